@@ -1,0 +1,175 @@
+//! Trace and span identifiers: bytes inside, hexadecimal only for people.
+//!
+//! Sources: W3C Trace Context, section 3.2.2 (16 and 8 bytes, all-zero is invalid).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a text or a byte string is not an identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Wrong number of bytes on the wire.
+    #[error("identifier has {got} bytes, expected {expected}")]
+    Length {
+        /// Bytes found.
+        got: usize,
+        /// Bytes the identifier has.
+        expected: usize,
+    },
+    /// Not 1 to `digits` hexadecimal digits.
+    #[error("identifier is not 1 to {digits} hexadecimal digits")]
+    Hex {
+        /// Most digits allowed.
+        digits: usize,
+    },
+    /// All bytes zero, which the specification calls invalid.
+    #[error("identifier is all zero")]
+    Zero,
+}
+
+macro_rules! identifier {
+    ($(#[$doc:meta])* $name:ident, $len:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name([u8; $len]);
+
+        impl $name {
+            /// Takes the bytes as they are; the all-zero identifier is refused.
+            ///
+            /// # Errors
+            /// [`IdError::Zero`].
+            pub const fn new(bytes: [u8; $len]) -> Result<Self, IdError> {
+                let mut index = 0;
+                while index < $len {
+                    if bytes[index] != 0 {
+                        return Ok(Self(bytes));
+                    }
+                    index += 1;
+                }
+                Err(IdError::Zero)
+            }
+
+            /// Reads an identifier from a wire field.
+            ///
+            /// # Errors
+            /// [`IdError::Length`], [`IdError::Zero`].
+            pub fn from_slice(bytes: &[u8]) -> Result<Self, IdError> {
+                let array: [u8; $len] = bytes
+                    .try_into()
+                    .map_err(|_| IdError::Length { got: bytes.len(), expected: $len })?;
+                Self::new(array)
+            }
+
+            /// Reads hexadecimal digits; shorter texts are padded with zeros on the left, as
+            /// Jaeger and Zipkin print 64-bit trace ids.
+            ///
+            /// # Errors
+            /// [`IdError::Hex`], [`IdError::Zero`].
+            pub fn from_hex(text: &[u8]) -> Result<Self, IdError> {
+                let digits = 2 * $len;
+                if text.is_empty() || text.len() > digits {
+                    return Err(IdError::Hex { digits });
+                }
+                let mut bytes = [0_u8; $len];
+                for (place, digit) in text.iter().rev().enumerate() {
+                    let value = match digit {
+                        b'0'..=b'9' => digit - b'0',
+                        b'a'..=b'f' => digit - b'a' + 10,
+                        b'A'..=b'F' => digit - b'A' + 10,
+                        _ => return Err(IdError::Hex { digits }),
+                    };
+                    bytes[$len - 1 - place / 2] |= value << (4 * (place % 2));
+                }
+                Self::new(bytes)
+            }
+
+            /// The bytes, most significant first.
+            #[must_use]
+            pub const fn as_bytes(&self) -> &[u8; $len] {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                for byte in self.0 {
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::from_hex(text.as_bytes())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+identifier!(
+    /// Identifies one trace: 16 bytes, never all zero.
+    TraceId,
+    16
+);
+identifier!(
+    /// Identifies one span within its trace: 8 bytes, never all zero.
+    SpanId,
+    8
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn zero_and_odd_lengths_are_refused() {
+        assert_eq!(TraceId::from_slice(&[0; 16]), Err(IdError::Zero));
+        assert_eq!(
+            SpanId::from_slice(&[1; 7]),
+            Err(IdError::Length {
+                got: 7,
+                expected: 8
+            })
+        );
+        assert!("".parse::<SpanId>().is_err());
+        assert!("xyz".parse::<SpanId>().is_err());
+        assert!("0".parse::<SpanId>().is_err());
+    }
+
+    #[test]
+    fn short_hex_is_padded_on_the_left() {
+        let id: TraceId = "4a3b".parse().unwrap();
+        assert_eq!(id.to_string(), "00000000000000000000000000004a3b");
+    }
+
+    proptest! {
+        #[test]
+        fn hex_round_trip(bytes in any::<[u8; 16]>()) {
+            if let Ok(id) = TraceId::new(bytes) {
+                prop_assert_eq!(id.to_string().parse::<TraceId>().unwrap(), id);
+            }
+        }
+    }
+}
