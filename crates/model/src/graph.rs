@@ -160,6 +160,21 @@ impl ExecutionGraph {
         }
     }
 
+    /// The graph of a trace of which no span is used.
+    #[must_use]
+    pub fn empty(trace_id: TraceId) -> Self {
+        Self {
+            trace_id,
+            spans: Vec::new(),
+            parents: Vec::new(),
+            edges: Vec::new(),
+            child_offsets: vec![0],
+            children: Vec::new(),
+            roots: Vec::new(),
+            unused: Vec::new(),
+        }
+    }
+
     fn reachable(&self) -> usize {
         let mut seen = 0;
         let mut stack = self.roots.clone();
