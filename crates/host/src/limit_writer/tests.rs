@@ -1,0 +1,176 @@
+//! On plain files: the bookkeeping. What the kernel does with limits is in `tests/kernel.rs`.
+
+use super::*;
+use crate::restore::{Outcome, Restored, restore};
+use crate::state_dir::StateDir;
+
+/// A plain file is not truncated by a write as a kernel file is, so all values have one length.
+fn padded(value: &str) -> String {
+    format!("{value:<11}\n")
+}
+
+struct Bench {
+    _temp: tempfile::TempDir,
+    state: StateDir,
+    files: Vec<PathBuf>,
+}
+
+fn bench(contents: &[&str]) -> Bench {
+    let temp = tempfile::tempdir().unwrap();
+    let state = StateDir::open(&temp.path().join("state")).unwrap();
+    let files = contents.iter().enumerate().map(|(index, text)| {
+        let path = temp.path().join(format!("limit-{index}"));
+        fs_err::write(&path, padded(text)).unwrap();
+        path
+    });
+    Bench {
+        files: files.collect(),
+        state,
+        _temp: temp,
+    }
+}
+
+impl Bench {
+    fn writer(&self) -> LimitWriter {
+        LimitWriter::open(self.state.lock().unwrap()).unwrap().0
+    }
+
+    fn read(&self, index: usize) -> String {
+        fs_err::read_to_string(&self.files[index])
+            .unwrap()
+            .trim_end()
+            .to_owned()
+    }
+}
+
+#[test]
+fn originals_come_back_byte_by_byte() {
+    let bench = bench(&["-1", "max 100000"]);
+    let original = fs_err::read(&bench.files[0]).unwrap();
+    let mut writer = bench.writer();
+    assert!(
+        !bench.state.journal().exists(),
+        "no journal before the first touch"
+    );
+    let written = writer.write(&bench.files[0], &padded("5000")).unwrap();
+    assert_eq!(
+        (written.before.as_str(), written.effective.as_str()),
+        ("-1", "5000")
+    );
+    writer.write(&bench.files[0], &padded("6000")).unwrap();
+    writer.write(&bench.files[1], &padded("1 100000")).unwrap();
+    let report = writer.undo_all().unwrap();
+    assert!(report.is_complete() && report.files.len() == 2);
+    assert_eq!(
+        (bench.read(0).as_str(), bench.read(1).as_str()),
+        ("-1", "max 100000")
+    );
+    assert_eq!(fs_err::read(&bench.files[0]).unwrap(), original);
+    assert!(!bench.state.journal().exists());
+    // And again after the undo, by dropping.
+    writer.write(&bench.files[0], &padded("7000")).unwrap();
+    drop(writer);
+    assert_eq!(bench.read(0), "-1");
+}
+
+#[test]
+fn a_missing_file_is_an_error_and_is_not_made() {
+    let bench = bench(&[]);
+    let missing = bench.state.path().join("cpu.maxx");
+    let error = bench.writer().write(&missing, "1").unwrap_err();
+    assert!(matches!(error, LimitError::File(ref e) if e.is_gone()));
+    assert!(!missing.exists());
+}
+
+#[test]
+fn a_foreign_writer_is_yielded_to() {
+    let bench = bench(&["-1", "-1"]);
+    let mut writer = bench.writer();
+    writer.write(&bench.files[0], &padded("5000")).unwrap();
+    writer.write(&bench.files[1], &padded("5000")).unwrap();
+    fs_err::write(&bench.files[0], padded("7777")).unwrap();
+    for _ in 0..2 {
+        let error = writer.write(&bench.files[0], &padded("6000")).unwrap_err();
+        assert!(matches!(error, LimitError::ForeignWriter { ref found, .. } if found == "7777"));
+    }
+    assert!(writer.is_foreign(&bench.files[0]));
+    // Noticed at the undo only: reported then.
+    fs_err::write(&bench.files[1], padded("8888")).unwrap();
+    let report = writer.undo_all().unwrap();
+    assert!(matches!(
+        &report.files[..],
+        [Restored { outcome: Outcome::ForeignWriter { found, original, .. }, .. }]
+            if found == "8888" && original == "-1"
+    ));
+    assert_eq!(
+        (bench.read(0).as_str(), bench.read(1).as_str()),
+        ("7777", "8888")
+    );
+}
+
+#[test]
+fn the_next_writer_needs_the_lock() {
+    let bench = bench(&["-1"]);
+    let mut writer = bench.writer();
+    writer.write(&bench.files[0], &padded("5000")).unwrap();
+    let error = restore(&bench.state, ForeignPolicy::LeaveAlone).unwrap_err();
+    assert!(
+        error.to_string().contains("hint: end that process first"),
+        "{error}"
+    );
+    assert_eq!(bench.read(0), "5000");
+}
+
+#[test]
+fn a_journal_left_behind_is_worked_off() {
+    let bench = bench(&["-1", "-1", "-1", "-1"]);
+    let mut writer = bench.writer();
+    for file in &bench.files {
+        writer.write(file, &padded("5000")).unwrap();
+    }
+    let journal = fs_err::read(bench.state.journal()).unwrap();
+    drop(writer);
+    // As a killed process would have left it.
+    fs_err::write(bench.state.journal(), journal).unwrap();
+    fs_err::write(&bench.files[0], padded("5000")).unwrap();
+    fs_err::write(&bench.files[1], padded("9999")).unwrap();
+    fs_err::remove_file(&bench.files[2]).unwrap();
+    let report = restore(&bench.state, ForeignPolicy::LeaveAlone).unwrap();
+    let outcome = |index: usize| {
+        let file = report.files.iter().find(|f| f.path == bench.files[index]);
+        file.unwrap().outcome.clone()
+    };
+    assert_eq!(outcome(0), Outcome::Restored);
+    assert!(matches!(outcome(1), Outcome::ForeignWriter { .. }));
+    assert_eq!(outcome(2), Outcome::Vanished);
+    assert_eq!(outcome(3), Outcome::AlreadyOriginal);
+    assert_eq!(
+        (bench.read(0).as_str(), bench.read(1).as_str()),
+        ("-1", "9999")
+    );
+    assert!(!bench.state.journal().exists());
+    assert_eq!(
+        restore(&bench.state, ForeignPolicy::LeaveAlone)
+            .unwrap()
+            .files,
+        []
+    );
+}
+
+#[test]
+fn a_long_run_keeps_a_short_journal() {
+    let bench = bench(&["-1"]);
+    let mut writer = bench.writer();
+    for value in 0..5_000_u32 {
+        writer
+            .write(&bench.files[0], &padded(&value.to_string()))
+            .unwrap();
+    }
+    let lines = fs_err::read_to_string(bench.state.journal())
+        .unwrap()
+        .lines()
+        .count();
+    assert!(lines < 5_000, "{lines} lines");
+    writer.undo_all().unwrap();
+    assert_eq!(bench.read(0), "-1");
+}
