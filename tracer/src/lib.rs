@@ -3,5 +3,6 @@
 pub mod assemble;
 pub mod decode;
 pub mod file;
+mod inflate;
 pub mod live;
 pub mod receive;
