@@ -52,18 +52,7 @@ pub fn enter(placement: &Placement) -> Result<(), EnterError> {
     if parent_is_gone(placement.parent) {
         return Err(EnterError::Orphan(placement.parent));
     }
-    if !placement.cpus.is_empty() {
-        let refused = |source| EnterError::Refused {
-            what: "CPU affinity",
-            value: format!("{:?}", placement.cpus),
-            source,
-        };
-        let mut set = CpuSet::new();
-        for cpu in &placement.cpus {
-            set.set(*cpu).map_err(refused)?;
-        }
-        nix::sched::sched_setaffinity(Pid::from_raw(0), &set).map_err(refused)?;
-    }
+    take_cpus(&placement.cpus)?;
     if let Some(nice) = placement.nice {
         rustix::process::setpriority_process(None, nice).map_err(|error| EnterError::Refused {
             what: "nice value",
@@ -72,6 +61,27 @@ pub fn enter(placement: &Placement) -> Result<(), EnterError> {
         })?;
     }
     Ok(())
+}
+
+/// Lets the calling thread, and threads it starts later, run on `cpus` alone; empty changes
+/// nothing.
+///
+/// # Errors
+/// [`EnterError::Refused`], such as for CPUs that are not there.
+pub fn take_cpus(cpus: &[usize]) -> Result<(), EnterError> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let refused = |source| EnterError::Refused {
+        what: "CPU affinity",
+        value: format!("{cpus:?}"),
+        source,
+    };
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu).map_err(refused)?;
+    }
+    nix::sched::sched_setaffinity(Pid::from_raw(0), &set).map_err(refused)
 }
 
 /// Whether `parent` is no longer the parent of this process.
@@ -106,6 +116,13 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         // What the sleep itself costs is far below what it lasts.
         assert!(thread_cpu_time() - worked < Duration::from_millis(50));
+    }
+
+    #[test]
+    fn cpus_that_are_not_there_are_refused_by_name() {
+        let error = take_cpus(&[1000]).unwrap_err();
+        assert!(error.to_string().contains("CPU affinity to [1000]"));
+        assert!(take_cpus(&[1 << 40]).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The thread that starts children, outlives them, and tells of those that ended by themselves.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -132,7 +133,7 @@ impl Keeper {
     }
 
     /// Starts `program` with an empty environment, with pipes for stdin and stdout; stderr is
-    /// inherited. The child waits for its first line, so that it can be placed before it works.
+    /// inherited; it is in a process group of its own. The child should wait for its first line, so that it can be placed before it works.
     ///
     /// # Errors
     /// The program could not be started.
@@ -239,6 +240,8 @@ fn launch(start: &Start) -> Result<(Kept, Child), KeeperError> {
     let mut child = Command::new(&start.program)
         .args(&start.args)
         .env_clear()
+        // A Ctrl-C on the terminal is for the parent, which then ends its children in order.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
