@@ -258,10 +258,10 @@ fn foreign_root_and_unknown_node() {
 
 #[test]
 fn hundred_thousand_deep_and_wide() {
-    let count = 100_000;
+    let count = 100_000_i64;
     let deep: Vec<Link> = (0..count)
         .map(|n| Link {
-            span: span(n as u64, n, 3 * count - n),
+            span: span(n.cast_unsigned(), n, 3 * count - n),
             parent: usize::try_from(n - 1).ok(),
             background: false,
         })
@@ -270,7 +270,7 @@ fn hundred_thousand_deep_and_wide() {
         .map(|n| Link {
             // Serial calls that overlap by one, under every rule's tolerance.
             span: span(
-                n as u64,
+                n.cast_unsigned(),
                 n * 10,
                 if n == 0 { count * 10 + 1 } else { n * 10 + 11 },
             ),

@@ -1,0 +1,202 @@
+//! What one request says about each instance on its critical path.
+//!
+//! The time that an instance owns on the path is kept in two parts. *Server* is the time of its
+//! own spans. *Gap* is the own time of the client span that called it: network, and queueing
+//! before its work begins. The gap is charged to the callee, because a delay on the way to an
+//! instance shows nowhere else.
+
+use firm_model::{
+    CriticalPath, EdgeKind, ExecutionGraph, InstanceKey, NodeId, Part, PathRule, RequestType,
+    SpanId, SpanKind, Timestamp, TraceId,
+};
+
+use crate::critical_path::PathFinder;
+
+/// Time on the path of one instance in one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartTime {
+    /// The instance it is charged to.
+    pub key: InstanceKey,
+    /// Which part.
+    pub part: Part,
+    /// For [`Part::Gap`] the instance that called.
+    pub caller: Option<InstanceKey>,
+    /// Nanoseconds owned on the path.
+    pub nanos: i64,
+    /// Spans on the path that this is the time of.
+    pub calls: u32,
+}
+
+/// One request, as its critical path shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The trace.
+    pub trace_id: TraceId,
+    /// Span id of the root.
+    pub root: SpanId,
+    /// What was asked for.
+    pub request: RequestType,
+    /// Begin of the root span.
+    pub start: Timestamp,
+    /// End of the root span.
+    pub end: Timestamp,
+    /// Duration of the root span, nanoseconds.
+    pub root_nanos: i64,
+    /// Whether the root span is marked as failed.
+    pub error: bool,
+    /// Equal for requests whose paths lead through the same instances in the same order; only
+    /// comparable among observations made with one interner.
+    pub signature: u64,
+    /// Time per instance and part, each pair of them and caller once, as met on the path. Under
+    /// [`PathRule::Firm`] and [`PathRule::JaegerUi`] it sums to `root_nanos`.
+    pub parts: Vec<PartTime>,
+}
+
+/// Makes observations one after the other with the same buffers.
+#[derive(Debug)]
+pub struct Observer {
+    rule: PathRule,
+    finder: PathFinder,
+    path: Option<CriticalPath>,
+    own: Vec<i64>,
+}
+
+impl Observer {
+    /// An observer that finds paths by `rule`.
+    #[must_use]
+    pub fn new(rule: PathRule) -> Self {
+        Self {
+            rule,
+            finder: PathFinder::default(),
+            path: None,
+            own: Vec::new(),
+        }
+    }
+
+    /// Observes the request below `root`. `None` if `root` is not of this graph.
+    pub fn observe(&mut self, graph: &ExecutionGraph, root: NodeId) -> Option<Observation> {
+        self.observe_with_path(graph, root).map(|(made, _)| made)
+    }
+
+    /// Observes the request below `root`, and gives the path and what each node of the graph
+    /// owns on it, in nanoseconds, by [`NodeId::index`].
+    pub fn observe_with_path(
+        &mut self,
+        graph: &ExecutionGraph,
+        root: NodeId,
+    ) -> Option<(Observation, (&CriticalPath, &[i64]))> {
+        let span = graph.spans().get(root.index())?;
+        let path = match &mut self.path {
+            Some(path) => {
+                self.finder.find_into(graph, root, self.rule, path);
+                path
+            }
+            empty => empty.insert(self.finder.find(graph, root, self.rule)),
+        };
+        self.own.clear();
+        self.own.resize(graph.spans().len(), 0);
+        for section in &path.sections {
+            self.own[section.node.index()] += section.nanos();
+        }
+        let mut parts: Vec<PartTime> = Vec::with_capacity(16);
+        let mut signature = Signature::default();
+        for node in &path.nodes {
+            let own = graph.span(*node).instance_key();
+            signature.add(own);
+            let (key, part, caller) = match callee(graph, *node) {
+                Some(callee) => (callee, Part::Gap, Some(own)),
+                None => (own, Part::Server, None),
+            };
+            let nanos = self.own[node.index()];
+            let same = |p: &&mut PartTime| p.key == key && p.part == part && p.caller == caller;
+            match parts.iter_mut().find(same) {
+                Some(known) => {
+                    known.nanos += nanos;
+                    known.calls += 1;
+                }
+                None => parts.push(PartTime {
+                    key,
+                    part,
+                    caller,
+                    nanos,
+                    calls: 1,
+                }),
+            }
+        }
+        let observation = Observation {
+            trace_id: graph.trace_id(),
+            root: span.span_id,
+            request: span.request_type(),
+            start: span.start,
+            end: span.end.max(span.start),
+            root_nanos: path.root_nanos,
+            error: span.error,
+            signature: signature.value,
+            parts,
+        };
+        Some((observation, (path, &self.own)))
+    }
+}
+
+/// The instance that a client span calls, `None` for a span that is not a client span.
+///
+/// A client span is one that says so and has a child in another instance. Where kinds are not
+/// said, it is a span whose only child is in another instance, while its own parent is in its
+/// own: work inside an instance that does nothing but call out. A span entered from elsewhere is
+/// never taken for one, as its time may be work.
+#[must_use]
+pub fn callee(graph: &ExecutionGraph, node: NodeId) -> Option<InstanceKey> {
+    let span = graph.span(node);
+    let children = graph.children(node);
+    let own = span.instance_key();
+    let remote = |child: &&NodeId| {
+        graph.span(**child).instance_key() != own && graph.edge(**child) == EdgeKind::Call
+    };
+    match span.kind {
+        SpanKind::Client => {}
+        SpanKind::Unspecified => {
+            let inner = graph
+                .parent(node)
+                .is_some_and(|parent| graph.span(parent).instance_key() == own);
+            if children.len() != 1 || !inner {
+                return None;
+            }
+        }
+        _ => return None,
+    }
+    children
+        .iter()
+        .find(remote)
+        .map(|child| graph.span(*child).instance_key())
+}
+
+/// FNV-1a over the instances of a path, runs of the same counted once.
+#[derive(Debug)]
+struct Signature {
+    value: u64,
+    latest: Option<InstanceKey>,
+}
+
+impl Default for Signature {
+    fn default() -> Self {
+        Self {
+            value: 0xcbf2_9ce4_8422_2325,
+            latest: None,
+        }
+    }
+}
+
+impl Signature {
+    fn add(&mut self, key: InstanceKey) {
+        if self.latest == Some(key) {
+            return;
+        }
+        self.latest = Some(key);
+        for part in [key.service.index(), key.instance.index()] {
+            self.value = (self.value ^ part as u64).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+use firm_model::{ParentRelation, Span};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{key, names};
+
+struct Row {
+    instance: &'static str,
+    parent: Option<u32>,
+    kind: SpanKind,
+    start: i64,
+    end: i64,
+}
+
+fn row(instance: &'static str, parent: Option<u32>, kind: SpanKind, start: i64, end: i64) -> Row {
+    Row {
+        instance,
+        parent,
+        kind,
+        start,
+        end,
+    }
+}
+
+/// Rows must be in order of start.
+fn graph(rows: &[Row]) -> ExecutionGraph {
+    let trace_id = TraceId::new([3; 16]).unwrap();
+    let span = |(number, row): (usize, &Row)| Span {
+        trace_id,
+        span_id: SpanId::new((number as u64 + 1).to_be_bytes()).unwrap(),
+        parent_id: None,
+        start: Timestamp::EPOCH.saturating_add_nanos(row.start),
+        end: Timestamp::EPOCH.saturating_add_nanos(row.end),
+        service: names().intern(row.instance),
+        operation: names().intern("op"),
+        instance: names().intern(row.instance),
+        kind: row.kind,
+        relation: ParentRelation::ChildOf,
+        error: false,
+        shared: false,
+    };
+    let spans = rows.iter().enumerate().map(span).collect();
+    let parents = rows.iter().map(|r| r.parent.map(NodeId::new)).collect();
+    let edges = vec![EdgeKind::Call; rows.len()];
+    ExecutionGraph::from_parents(trace_id, spans, parents, edges, Vec::new()).unwrap()
+}
+
+fn observe(graph: &ExecutionGraph) -> Observation {
+    Observer::new(PathRule::Firm)
+        .observe(graph, graph.roots()[0])
+        .unwrap()
+}
+
+fn parts(observation: &Observation) -> Vec<(String, Part, i64, u32)> {
+    observation
+        .parts
+        .iter()
+        .map(|p| {
+            let name = names().resolve(p.key.instance).to_string();
+            (name, p.part, p.nanos, p.calls)
+        })
+        .collect()
+}
+
+use SpanKind::{Client, Internal, Server, Unspecified};
+
+#[test]
+fn gap_is_charged_to_the_callee() {
+    let graph = graph(&[
+        row("a", None, Server, 0, 100),
+        row("a", Some(0), Client, 10, 90),
+        row("b", Some(1), Server, 40, 80),
+    ]);
+    let observation = observe(&graph);
+    assert_eq!(
+        parts(&observation),
+        vec![
+            ("a".to_owned(), Part::Server, 20, 1),
+            ("b".to_owned(), Part::Gap, 40, 1),
+            ("b".to_owned(), Part::Server, 40, 1),
+        ]
+    );
+    assert_eq!(observation.parts[1].caller, Some(key("a", "a")));
+    assert_eq!(observation.root_nanos, 100);
+}
+
+#[test]
+fn without_kinds_a_span_that_only_calls_out_is_a_client() {
+    let graph = graph(&[
+        row("a", None, Unspecified, 0, 100),
+        row("a", Some(0), Unspecified, 10, 50),
+        row("b", Some(1), Unspecified, 20, 45),
+        row("b", Some(2), Unspecified, 25, 40),
+        row("a", Some(0), Unspecified, 60, 70),
+    ]);
+    let kinds: Vec<_> = graph.nodes().map(|n| callee(&graph, n)).collect();
+    assert_eq!(kinds, vec![None, Some(key("b", "b")), None, None, None]);
+}
+
+#[test]
+fn without_kinds_an_entered_span_is_work_even_if_it_has_one_remote_child() {
+    let graph = graph(&[
+        row("a", None, Unspecified, 0, 100),
+        row("b", Some(0), Unspecified, 10, 90),
+        row("c", Some(1), Unspecified, 20, 80),
+    ]);
+    assert!(graph.nodes().all(|n| callee(&graph, n).is_none()));
+}
+
+#[test]
+fn client_without_an_instrumented_callee_is_work_of_the_caller() {
+    let graph = graph(&[
+        row("a", None, Server, 0, 100),
+        row("a", Some(0), Client, 10, 90),
+        row("a", Some(1), Internal, 20, 30),
+    ]);
+    assert_eq!(
+        parts(&observe(&graph)),
+        vec![("a".to_owned(), Part::Server, 100, 3)]
+    );
+}
+
+#[test]
+fn signature_tells_paths_apart_and_ignores_times() {
+    let two = |callee: &'static str, end: i64| {
+        let graph = graph(&[
+            row("a", None, Server, 0, 100),
+            row(callee, Some(0), Server, 10, end),
+        ]);
+        observe(&graph).signature
+    };
+    assert_eq!(two("b", 50), two("b", 70));
+    assert_ne!(two("b", 50), two("c", 50));
+}
+
+proptest! {
+    #[test]
+    fn parts_sum_to_the_root(
+        rows in prop::collection::vec(
+            (0_usize..4, 0_i64..20, 0_i64..40, any::<prop::sample::Index>(), 0_usize..4),
+            1..30,
+        ),
+    ) {
+        const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+        const KINDS: [SpanKind; 4] = [Client, Server, Internal, Unspecified];
+        let mut start = 0;
+        let rows: Vec<Row> = rows.iter().enumerate().map(|(i, (name, step, length, parent, kind))| {
+            start += step;
+            let parent = (i > 0).then(|| u32::try_from(parent.index(i)).unwrap());
+            row(NAMES[*name], parent, KINDS[*kind], start, start + length)
+        }).collect();
+        let graph = graph(&rows);
+        for node in graph.nodes() {
+            let observation = Observer::new(PathRule::Firm).observe(&graph, node).unwrap();
+            let sum: i64 = observation.parts.iter().map(|p| p.nanos).sum();
+            prop_assert_eq!(sum, observation.root_nanos);
+        }
+    }
+}
