@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::journal::{Entry, Header, Journal, JournalError};
 use crate::kernel_file::{self, KernelFileError};
-use crate::restore::{self, ForeignPolicy, RestoreReport};
+use crate::restore::{self, ForeignPolicy, Outcome, RestoreReport};
 use crate::state_dir::StateLock;
 
 /// A limit was not changed.
@@ -191,6 +191,16 @@ impl LimitWriter {
         let entries: Vec<Entry> = self.active().cloned().collect();
         let report = restore::put_back(&entries, ForeignPolicy::LeaveAlone);
         let left = restore::failed_entries(entries, &report);
+        for file in &report.files {
+            let Outcome::ForeignWriter { found, .. } = &file.outcome else {
+                continue;
+            };
+            for touched in &mut self.touched {
+                if touched.entry.path == file.path {
+                    touched.foreign = Some(found.clone());
+                }
+            }
+        }
         self.touched.retain(|touched| {
             touched.foreign.is_some() || left.iter().any(|entry| entry.path == touched.entry.path)
         });

@@ -4,27 +4,26 @@
 //! A run's name holds its process, `PREFIX-PID-START-NAMESPACE`, so that [`sweep`] can tell what a
 //! dead run left from what a living one uses. Only groups made here are ever emptied or removed.
 
-use std::io::ErrorKind;
+mod remove;
+mod sweep;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use firm_model::{CpuSample, MilliCores, Monotonic};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::capability::Unsupported;
 use crate::cpu::{CpuGroup, CpuQuota, DEFAULT_PERIOD_US};
 use crate::kernel_file::{self, KernelFileError};
-use crate::mounts::{CgroupVersion, CpuLayout, Mounts};
-use crate::process::{self, ProcessIdentity};
+use crate::mounts::{CgroupVersion, Mounts};
+use crate::process::ProcessIdentity;
+use remove::{child_groups, remove_tree};
+use sweep::{pid_namespace, run_name};
+
+pub use sweep::{SweepReport, sweep};
 
 const PROC: &str = "/proc";
 const PROCS: &str = "cgroup.procs";
 const SUBTREE: &str = "cgroup.subtree_control";
-/// Killed processes leave their group within milliseconds, under load within a second.
-const EMPTY_RETRIES: u32 = 500;
-const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Groups could not be made, used or removed.
 #[derive(Debug, thiserror::Error)]
@@ -234,70 +233,6 @@ fn usage_ns(group: &CpuGroup) -> Result<Option<u64>, KernelFileError> {
     Ok(group.sample(Monotonic::from_nanos(0))?.usage_ns)
 }
 
-/// What became of runs that had left groups behind.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SweepReport {
-    /// Runs whose groups were removed.
-    pub removed: Vec<String>,
-    /// Runs that were left alone because their process lives, or cannot be judged from here.
-    pub left: Vec<String>,
-}
-
-/// Removes the groups of dead runs of this prefix, with the processes in them.
-///
-/// # Errors
-/// No hierarchy for CPU, or a group cannot be emptied or removed.
-pub fn sweep(mounts: &Mounts, prefix: &str) -> Result<SweepReport, RunTreeError> {
-    let layout = mounts.cpu_layout()?;
-    let here = pid_namespace();
-    let mut report = SweepReport::default();
-    for point in points(&layout) {
-        let names = child_groups(point)?;
-        for name in names.iter().filter_map(|dir| dir.file_name()?.to_str()) {
-            let Some((owner, namespace)) = parse_run_name(prefix, name) else {
-                continue;
-            };
-            let may_live = Some(namespace) != here
-                || process::start_time(Path::new(PROC), owner.pid) == Some(owner.start_time);
-            let list = if may_live {
-                &mut report.left
-            } else {
-                remove_tree(&point.join(name))?;
-                &mut report.removed
-            };
-            if !list.iter().any(|known| known == name) {
-                list.push(name.to_owned());
-            }
-        }
-    }
-    Ok(report)
-}
-
-fn points(layout: &CpuLayout) -> Vec<&Path> {
-    let usage = layout.usage.as_ref().map(|mount| mount.point.as_path());
-    std::iter::once(layout.quota.point.as_path())
-        .chain(usage.filter(|point| *point != layout.quota.point))
-        .collect()
-}
-
-fn run_name(prefix: &str, owner: ProcessIdentity, namespace: u64) -> String {
-    format!("{prefix}-{}-{}-{namespace}", owner.pid, owner.start_time)
-}
-
-fn parse_run_name(prefix: &str, name: &str) -> Option<(ProcessIdentity, u64)> {
-    let mut parts = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
-    let pid = parts.next()?.parse().ok()?;
-    let start_time = parts.next()?.parse().ok()?;
-    let namespace = parts.next()?.parse().ok()?;
-    let owner = ProcessIdentity { pid, start_time };
-    parts.next().is_none().then_some((owner, namespace))
-}
-
-/// Process ids mean something only within their namespace, so it is part of a run's name.
-fn pid_namespace() -> Option<u64> {
-    crate::restore::inode(&Path::new(PROC).join("self/ns/pid"))
-}
-
 fn check_name(name: &str) -> Result<(), RunTreeError> {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     // Leading dots are `.` and `..`; names with a dot could be the kernel's own files.
@@ -337,112 +272,9 @@ fn add_pid(group: &CpuGroup, pid: u32) -> Result<(), KernelFileError> {
     Ok(())
 }
 
-fn child_groups(dir: &Path) -> Result<Vec<PathBuf>, RunTreeError> {
-    let failed = |source| KernelFileError::Read {
-        path: dir.to_owned(),
-        source,
-    };
-    let mut found = Vec::new();
-    for entry in fs_err::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_dir() {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
-}
-
-/// Empties and removes a group made by us and all below, leaves first.
-fn remove_tree(dir: &Path) -> Result<(), RunTreeError> {
-    if !dir.exists() {
-        return Ok(());
-    }
-    for child in child_groups(dir)? {
-        remove_tree(&child)?;
-    }
-    empty(dir)?;
-    // The kernel may need a moment to let go of processes that have just died.
-    for attempt in 1.. {
-        match fs_err::remove_dir(dir) {
-            Ok(()) => break,
-            Err(error) if error.kind() == ErrorKind::NotFound => break,
-            Err(error) if error.kind() == ErrorKind::ResourceBusy && attempt < EMPTY_RETRIES => {
-                std::thread::sleep(EMPTY_PAUSE);
-            }
-            Err(source) => {
-                return Err(RunTreeError::Remove {
-                    path: dir.to_owned(),
-                    source,
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn empty(dir: &Path) -> Result<(), RunTreeError> {
-    let mut left = Vec::new();
-    for _ in 0..EMPTY_RETRIES {
-        left = pids(dir)?;
-        if left.is_empty() {
-            return Ok(());
-        }
-        for pid in &left {
-            let Ok(raw) = i32::try_from(*pid) else {
-                continue;
-            };
-            // Id 0 is a process of another namespace, and would mean our own process group.
-            if raw > 0 && *pid != std::process::id() {
-                // Gone by itself, or seen again in the next round.
-                let _: Result<(), Errno> = kill(Pid::from_raw(raw), Signal::SIGKILL);
-            }
-        }
-        std::thread::sleep(EMPTY_PAUSE);
-    }
-    Err(RunTreeError::NotEmpty {
-        path: dir.to_owned(),
-        pids: left,
-    })
-}
-
-fn pids(dir: &Path) -> Result<Vec<u32>, RunTreeError> {
-    let path = dir.join(PROCS);
-    let text = kernel_file::read_optional(&path)?.unwrap_or_default();
-    text.lines()
-        .map(|line| {
-            line.parse().map_err(|_| {
-                RunTreeError::File(KernelFileError::Format {
-                    path: path.clone(),
-                    text: line.to_owned(),
-                    expected: "process ids",
-                })
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn run_names_read_back_and_others_are_not_ours() {
-        let owner = ProcessIdentity {
-            pid: 17,
-            start_time: 400,
-        };
-        let name = run_name("firm", owner, 9);
-        assert_eq!(parse_run_name("firm", &name), Some((owner, 9)));
-        for other in [
-            "firm",
-            "firm-17",
-            "firm-17-400",
-            "firm-17-400-9-1",
-            "firm-probe-17-400-9",
-        ] {
-            assert_eq!(parse_run_name("firm", other), None, "{other}");
-        }
-    }
 
     #[test]
     fn names_cannot_leave_the_run() {

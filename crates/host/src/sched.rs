@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use firm_model::Monotonic;
+use firm_model::{MilliCores, Monotonic};
 
 use crate::kernel_file::{self, KernelFileError};
 
@@ -21,6 +21,36 @@ pub struct SchedSample {
     pub wait_ns: u64,
     /// Threads summed.
     pub threads: u32,
+}
+
+/// What a process's threads did between two samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchedRate {
+    /// Length of the interval, nanoseconds.
+    pub interval_ns: u64,
+    /// CPU used.
+    pub run: MilliCores,
+    /// CPU that they were ready to use and did not get; 1000 is one thread that waited all the
+    /// time.
+    pub wait: MilliCores,
+}
+
+impl SchedSample {
+    /// The rate from `earlier` to `self`; `None` when no time passed, or a sum fell because
+    /// threads ended.
+    #[must_use]
+    pub fn rate_since(&self, earlier: &SchedSample) -> Option<SchedRate> {
+        let interval_ns = u64::try_from((self.at - earlier.at).as_nanos()).ok()?;
+        let over = |now: u64, then: u64| {
+            let grown = now.checked_sub(then)?.saturating_mul(1000);
+            grown.checked_div(interval_ns).map(MilliCores::new)
+        };
+        Some(SchedRate {
+            interval_ns,
+            run: over(self.run_ns, earlier.run_ns)?,
+            wait: over(self.wait_ns, earlier.wait_ns)?,
+        })
+    }
 }
 
 /// Sums the counters of a process's threads. `None` if the process is gone or the kernel keeps
@@ -79,6 +109,23 @@ fn read_of_thread(path: &Path) -> Result<Option<String>, KernelFileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_needs_time_and_sums_that_grow() {
+        let at = |ms: u64, run: u64, wait: u64| SchedSample {
+            at: Monotonic::from_nanos(ms * 1_000_000),
+            run_ns: run * 1_000_000,
+            wait_ns: wait * 1_000_000,
+            threads: 2,
+        };
+        let rate = at(300, 70, 150).rate_since(&at(100, 50, 50)).unwrap();
+        assert_eq!(
+            (rate.run, rate.wait),
+            (MilliCores::new(100), MilliCores::new(500))
+        );
+        assert_eq!(at(300, 40, 150).rate_since(&at(100, 50, 50)), None);
+        assert_eq!(at(100, 60, 60).rate_since(&at(100, 50, 50)), None);
+    }
 
     #[test]
     fn threads_are_summed_and_a_missing_process_is_none() {

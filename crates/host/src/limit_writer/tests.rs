@@ -1,7 +1,7 @@
 //! On plain files: the bookkeeping. What the kernel does with limits is in `tests/kernel.rs`.
 
 use super::*;
-use crate::restore::{Outcome, Restored, restore};
+use crate::restore::{Restored, restore};
 use crate::state_dir::StateDir;
 
 /// A plain file is not truncated by a write as a kernel file is, so all values have one length.
@@ -106,6 +106,37 @@ fn a_foreign_writer_is_yielded_to() {
         (bench.read(0).as_str(), bench.read(1).as_str()),
         ("7777", "8888")
     );
+}
+
+#[test]
+fn after_a_reboot_there_is_nothing_to_restore() {
+    let bench = bench(&["-1"]);
+    let mut writer = bench.writer();
+    writer.write(&bench.files[0], &padded("5000")).unwrap();
+    let journal = fs_err::read_to_string(bench.state.journal()).unwrap();
+    drop(writer);
+    let boot = crate::journal::boot_id(Path::new("/proc")).unwrap();
+    fs_err::write(bench.state.journal(), journal.replace(&boot, "another")).unwrap();
+    // A group of the same name, made since, that happens to hold what we had written.
+    fs_err::write(&bench.files[0], padded("5000")).unwrap();
+    let report = restore(&bench.state, ForeignPolicy::LeaveAlone).unwrap();
+    assert_eq!(report.files[0].outcome, Outcome::Vanished);
+    assert_eq!(bench.read(0), "5000");
+    assert!(!bench.state.journal().exists());
+}
+
+#[test]
+fn overwriting_a_foreign_value_is_a_choice() {
+    let bench = bench(&["-1"]);
+    let mut writer = bench.writer();
+    writer.write(&bench.files[0], &padded("5000")).unwrap();
+    let journal = fs_err::read(bench.state.journal()).unwrap();
+    drop(writer);
+    fs_err::write(bench.state.journal(), journal).unwrap();
+    fs_err::write(&bench.files[0], padded("9999")).unwrap();
+    let report = restore(&bench.state, ForeignPolicy::Overwrite).unwrap();
+    assert_eq!(report.files[0].outcome, Outcome::Restored);
+    assert_eq!(bench.read(0), "-1");
 }
 
 #[test]

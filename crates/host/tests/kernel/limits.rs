@@ -90,6 +90,31 @@ pub(crate) fn refused_value_changes_nothing() {
     assert_eq!(bytes(&instance.limit_files()), original);
 }
 
+pub(crate) fn period_and_quota_come_back() {
+    let (_temp, state) = state();
+    let mut run = run_tree();
+    let instance = run.add_instance("cart-0", milli(250)).unwrap();
+    let files = instance.limit_files();
+    let original = bytes(&files);
+    let mut writer = writer(&state);
+    match &files[..] {
+        [quota, period] => {
+            writer.write(period, "50000").unwrap();
+            writer.write(quota, "40000").unwrap();
+            writer.write(period, "200000").unwrap();
+        }
+        [max] => {
+            writer.write(max, "40000 50000").unwrap();
+            writer.write(max, "max 200000").unwrap();
+        }
+        other => panic!("{other:?}"),
+    }
+    let quota = instance.cpu().quota().unwrap().unwrap();
+    assert_eq!(quota.period_us, 200_000);
+    assert!(writer.undo_all().unwrap().is_complete());
+    assert_eq!(bytes(&files), original);
+}
+
 pub(crate) fn parents_move_along() {
     let (_temp, state) = state();
     let mut run = run_tree();

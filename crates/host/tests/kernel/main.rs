@@ -3,7 +3,7 @@
 //!
 //! `kernel [FILTER]` runs the tests; `kernel child ROLE ARG...` is a process that they start.
 #![expect(clippy::print_stdout, reason = "a test harness prints its results")]
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod child;
 mod groups;
@@ -40,6 +40,10 @@ const TESTS: &[(&str, fn())] = &[
     (
         "limits::refused_value_changes_nothing",
         limits::refused_value_changes_nothing,
+    ),
+    (
+        "limits::period_and_quota_come_back",
+        limits::period_and_quota_come_back,
     ),
     (
         "limits::parents_grow_first_and_shrink_last",
