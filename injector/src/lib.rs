@@ -1,7 +1,7 @@
 //! Contention on purpose: campaigns of anomalies, and the ground truth of what they really did.
 //!
 //! Begin with [`campaign`] (what is asked for), then [`schedule`] (what that becomes under a
-//! seed), then [`inject`] (what was done, as [`firm_model::Anomaly`]). [`stressor::run_stressor`]
+//! seed), then [`inject`] (what was done, as [`firm_model::Anomaly`]) and [`run()`]. [`stressor::run_stressor`]
 //! is what a stressor's process does.
 //!
 //! # What an intensity means
@@ -21,9 +21,11 @@ pub mod campaign;
 mod controller;
 pub mod inject;
 pub mod ledger;
+mod run;
 pub mod schedule;
 pub mod stressor;
 
 pub use campaign::Campaign;
 pub use inject::{Injection, Injector};
+pub use run::run;
 pub use schedule::{Planned, schedule};

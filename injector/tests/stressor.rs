@@ -7,10 +7,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use firm_injector::Planned;
 use firm_injector::inject::{InjectError, Injector, InjectorConfig, process_cpu_time};
+use firm_injector::{Campaign, run, schedule};
 use firm_model::{AnomalyKind, InstanceId, Intensity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -178,4 +180,67 @@ fn killing_the_injector_ends_its_stressor() {
     while runs(pid) {
         std::thread::yield_now();
     }
+}
+
+const CAMPAIGN: &str = "
+targets: [cart-0]
+anomalies:
+  - {kind: cpu, start: 0s, duration: 300ms, intensity: 0.2}
+  - {kind: cpu, start: 50ms, duration: 100ms, intensity: 0.1}
+  - {kind: cpu, start: 400ms, duration: LAST, intensity: 0.1}
+";
+
+#[test]
+fn a_campaign_runs_to_its_end_or_until_it_is_stopped() {
+    for (last, stopped) in [("50ms", false), ("1h", true)] {
+        let campaign = Campaign::parse("c.yaml", &CAMPAIGN.replace("LAST", last)).unwrap();
+        let (stop, stopping) = channel();
+        let mut done = Vec::new();
+        let mut begun = 0;
+        run(
+            &injector(),
+            &schedule(&campaign),
+            &mut |_, _| {
+                begun += 1;
+                if stopped && begun == 3 {
+                    stop.send(())?;
+                }
+                Ok(())
+            },
+            &|| Box::new(process_cpu_time),
+            &stopping,
+            &mut |anomaly| done.push(anomaly),
+        )
+        .unwrap();
+        assert_eq!((begun, done.len()), (3, 3));
+        for anomaly in &done[..2] {
+            assert!(anomaly.end.nanos_since(anomaly.start) >= 100_000_000);
+        }
+        assert_eq!(done[2].asked.get(), 0.1);
+    }
+}
+
+#[test]
+fn a_campaign_that_fails_ends_what_it_began() {
+    let mut campaign = Campaign::parse("c.yaml", &CAMPAIGN.replace("LAST", "1s")).unwrap();
+    campaign.anomalies[0].duration = Duration::from_secs(3600);
+    campaign.anomalies[2].target = Some(InstanceId::new("other-0"));
+    let (_stop, stopping) = channel();
+    let mut pids = Vec::new();
+    let mut done = 0;
+    let error = run(
+        &injector(),
+        &schedule(&campaign),
+        &mut |_, pid| {
+            pids.push(pid);
+            Ok(())
+        },
+        &|| Box::new(process_cpu_time),
+        &stopping,
+        &mut |_| done += 1,
+    )
+    .unwrap_err();
+    assert!(matches!(error, InjectError::NotOptedIn(_)));
+    assert_eq!((pids.len(), done), (2, 2));
+    assert!(!pids.into_iter().any(runs));
 }

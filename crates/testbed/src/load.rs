@@ -3,25 +3,25 @@
 //! answers would send less while the application stalls, and so leave out what it is to measure
 //! (coordinated omission).
 
+mod config;
+mod report;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use firm_model::clock::SystemClock;
-use firm_model::{Clock as _, Latency, LoadControl, Monotonic, Quantile, Timestamp};
-use hdrhistogram::Histogram;
+use firm_model::{Clock as _, LoadControl, Monotonic, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::fleet::Fleet;
 use crate::http::Peer;
-use crate::topology::{Arrivals, Topology};
+pub use config::{LoadConfig, LoadError, LoadRequest};
+pub use report::{Outcome, RequestRecord, TypeReport};
 use schedule::Pacer;
 pub use schedule::{Arrival, Schedule};
 
@@ -29,105 +29,6 @@ pub use schedule::{Arrival, Schedule};
 const LOOK: Duration = Duration::from_millis(5);
 /// The kernel wakes a sleeper up to about 60 µs late; the rest is spun.
 const SPIN: Duration = Duration::from_micros(120);
-/// Largest latency that the histograms tell apart, nanoseconds.
-const MOST: u64 = 100_000_000_000;
-
-/// One type of request to be sent.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadRequest {
-    /// Service of the root span.
-    pub service: String,
-    /// Its operation.
-    pub operation: String,
-    /// Where the service listens.
-    pub address: SocketAddr,
-    /// Its share of all requests, relative to the other types'.
-    pub share: f64,
-}
-
-/// What is sent, and how.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadConfig {
-    /// Types of request, at least one.
-    pub requests: Vec<LoadRequest>,
-    /// Arrivals per second at rate factor 1.
-    pub rate: f64,
-    /// How they are spread over time.
-    pub arrivals: Arrivals,
-    /// Seed of the schedule.
-    pub seed: u64,
-    /// When to stop sending, `None` for never.
-    pub duration: Option<Duration>,
-    /// Time from the intended sending after which a request is given up.
-    pub timeout: Duration,
-    /// Requests in flight; one that is due above it is dropped and counted.
-    pub max_in_flight: u32,
-    /// CPUs for the generator's two threads, empty for all.
-    pub cpus: Vec<usize>,
-}
-
-/// Why the load could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The configuration names nothing to send or no rate.
-    #[error("load needs at least one request type, positive shares and a positive, finite rate")]
-    Nothing,
-    /// No instance of an entry service runs.
-    #[error("no instance of entry service `{0}` runs")]
-    NoEntry(String),
-    /// The system refused a thread or a runtime.
-    #[error("cannot set up {what}")]
-    System {
-        /// What was to be set up.
-        what: &'static str,
-        /// Why not.
-        source: std::io::Error,
-    },
-}
-
-/// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Answered.
-    Ok,
-    /// Refused, answered with an error, or the connection broke.
-    Error,
-    /// Given up.
-    Timeout,
-    /// Never sent, because too many were in flight.
-    Dropped,
-}
-
-/// One request that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestRecord {
-    /// `SERVICE/OPERATION`.
-    pub request_type: Arc<str>,
-    /// When it was to be sent, on the wall clock.
-    pub intended: Timestamp,
-    /// From then until it ended.
-    pub latency: Latency,
-    /// How it ended.
-    pub outcome: Outcome,
-}
-
-/// Figures of one request type. `ok + errors + timeouts + dropped` is what was due and ended.
-#[derive(Debug, Clone)]
-pub struct TypeReport {
-    /// `SERVICE/OPERATION`.
-    pub request_type: Arc<str>,
-    /// Answered.
-    pub ok: u64,
-    /// Failed.
-    pub errors: u64,
-    /// Given up.
-    pub timeouts: u64,
-    /// Never sent.
-    pub dropped: u64,
-    /// Latencies of answered and of given-up requests, nanoseconds. Those given up took longer
-    /// than it says, and leaving them out would flatter; errors and drops have no latency.
-    pub latency: Histogram<u64>,
-}
 
 /// A running load generator. It stops when dropped.
 #[derive(Debug)]
@@ -148,94 +49,6 @@ struct Shared {
 }
 
 type OnRecord = dyn Fn(&RequestRecord) + Send + Sync;
-
-// === impl LoadConfig ===
-
-impl LoadConfig {
-    /// The load of a topology on its running fleet: no end, 2 s timeout, at most 2,000 requests
-    /// in flight, any CPU.
-    ///
-    /// # Errors
-    /// [`LoadError::NoEntry`].
-    pub fn of(topology: &Topology, fleet: &Fleet, seed: u64) -> Result<Self, LoadError> {
-        let request = |entry: &crate::topology::EntryRequest| {
-            let service = entry.objective.service.clone();
-            Ok(LoadRequest {
-                address: fleet
-                    .address(&service)
-                    .ok_or_else(|| LoadError::NoEntry(service.clone()))?,
-                service,
-                operation: entry.objective.operation.clone(),
-                share: entry.share,
-            })
-        };
-        Ok(Self {
-            requests: topology
-                .requests
-                .iter()
-                .map(request)
-                .collect::<Result<_, _>>()?,
-            rate: topology.rate,
-            arrivals: topology.arrivals,
-            seed,
-            duration: None,
-            timeout: Duration::from_secs(2),
-            max_in_flight: 2_000,
-            cpus: Vec::new(),
-        })
-    }
-
-    fn is_right(&self) -> bool {
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        positive(self.rate)
-            && !self.requests.is_empty()
-            && self.requests.iter().all(|request| positive(request.share))
-    }
-}
-
-// === impl TypeReport ===
-
-impl TypeReport {
-    fn new(request: &LoadRequest) -> Result<Self, LoadError> {
-        Ok(Self {
-            request_type: format!("{}/{}", request.service, request.operation).into(),
-            ok: 0,
-            errors: 0,
-            timeouts: 0,
-            dropped: 0,
-            latency: Histogram::new_with_bounds(1_000, MOST, 3).map_err(|error| {
-                LoadError::System {
-                    what: "a histogram",
-                    source: std::io::Error::other(error),
-                }
-            })?,
-        })
-    }
-
-    fn count(&mut self, record: &RequestRecord) {
-        match record.outcome {
-            Outcome::Ok => self.ok += 1,
-            Outcome::Error => self.errors += 1,
-            Outcome::Timeout => self.timeouts += 1,
-            Outcome::Dropped => self.dropped += 1,
-        }
-        if matches!(record.outcome, Outcome::Ok | Outcome::Timeout) {
-            self.latency.saturating_record(record.latency.as_nanos());
-        }
-    }
-
-    /// Requests that were due and have ended.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.ok + self.errors + self.timeouts + self.dropped
-    }
-
-    /// The latency at a quantile; zero before the first.
-    #[must_use]
-    pub fn quantile(&self, quantile: Quantile) -> Latency {
-        Latency::from_nanos(self.latency.value_at_quantile(quantile.get()))
-    }
-}
 
 // === impl LoadGenerator ===
 

@@ -1,9 +1,11 @@
 use super::*;
+use crate::topology::Arrivals;
 
 use bytes::Bytes;
+use firm_model::{Latency, Quantile};
 use http_body_util::Empty;
 use hyper::{Response, StatusCode};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicUsize;
 use tokio::net::TcpListener;
 
