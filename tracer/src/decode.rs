@@ -5,14 +5,16 @@
 //! are kept; only input whose framing is broken ends in a [`DecodeError`], which says where, and
 //! the spans before that place stay in `out`.
 
+mod documents;
 pub mod jaeger_json;
 pub mod jaeger_proto;
 pub mod jaeger_thrift;
-mod json;
 pub mod nezha_csv;
 mod origin;
 pub mod otlp_json;
 pub mod otlp_proto;
+mod scalar;
+mod scan;
 mod tally;
 mod thrift;
 mod wire;

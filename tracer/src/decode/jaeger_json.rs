@@ -6,41 +6,40 @@
 //! only where they are used, logs not at all.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use firm_model::instance::IdentityHints;
 use firm_model::{Interner, Span, SpanKind, Timestamp, TraceId};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use foldhash::HashMap;
 
-use super::json::{Documents, Key, List, Scalar, documents, ignore_array, ignore_scalars, lenient};
+use super::documents::{Documents, documents};
 use super::origin::{self, Origin, Parents};
+use super::scalar::Scalar;
+use super::scan::{Scan, ScanError};
 use super::{DecodeError, Decoded, Note, Reject};
+
+/// Deepest nesting of arrays and of `data` around traces.
+const MAX_DEPTH: u32 = 16;
 
 /// Decodes all documents of a text.
 ///
 /// # Errors
-/// The text is not JSON; traces before that place are kept. In JSON lines a bad line alone is
+/// The text is not JSON; spans before that place are kept. In JSON lines a bad line alone is
 /// counted as malformed.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
     documents(
         bytes,
-        Target {
+        Decoder {
             names,
             out,
             decoded: Decoded::default(),
+            last_trace: None,
         },
     )
 }
 
-struct Target<'n> {
-    names: &'n Interner,
-    out: &'n mut Vec<Span>,
-    decoded: Decoded,
-}
-
-impl<'de> Documents<'de> for Target<'_> {
-    fn document<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
-        Top(self).deserialize(deserializer)
+impl<'a> Documents<'a> for Decoder<'a, '_> {
+    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError> {
+        self.value(scan, MAX_DEPTH)
     }
 
     fn decoded(&mut self) -> &mut Decoded {
@@ -48,261 +47,161 @@ impl<'de> Documents<'de> for Target<'_> {
     }
 }
 
-/// A trace, a span, an array of such, or an object whose `data` holds them.
-struct Top<'t, 'n>(&'t mut Target<'n>);
-
-impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
+struct Decoder<'a, 'n> {
+    names: &'n Interner,
+    out: &'n mut Vec<Span>,
+    decoded: Decoded,
+    /// Spans of a trace mostly come together, so their id is parsed once.
+    last_trace: Option<(Cow<'a, str>, TraceId)>,
 }
 
-impl<'de> Visitor<'de> for Top<'_, '_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Jaeger trace")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut spans = List::<JsonSpan<'de>>::default();
-        let mut processes = Processes::default();
-        let mut lone = JsonSpan::default();
-        while let Some(key) = map.next_key::<Key<'de>>()? {
-            match &*key.0 {
-                "data" => map.next_value_seed(Top(self.0))?,
-                "spans" => spans = map.next_value()?,
-                "processes" => processes = map.next_value()?,
-                other => {
-                    if !lone.set(other, &mut map)? {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                }
-            }
-        }
-        if !lone.span_id.is_absent() {
-            self.0.trace(std::slice::from_ref(&lone), &processes);
-        }
-        self.0.trace(&spans.0, &processes);
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Top(self.0))?.is_some() {}
-        Ok(())
-    }
-    ignore_scalars!(());
-}
-
-lenient! {
-    struct JsonSpan<'a> {
-        trace_id: Scalar<'a> = "traceID",
-        span_id: Scalar<'a> = "spanID",
-        parent_id: Scalar<'a> = "parentSpanID",
-        operation: Scalar<'a> = "operationName",
-        references: List<Reference<'a>> = "references",
-        start: Scalar<'a> = "startTime",
-        duration: Scalar<'a> = "duration",
-        tags: SpanTags = "tags",
-        process_id: Scalar<'a> = "processID",
-        process: Process<'a> = "process",
-    }
-}
-
-lenient! {
-    struct Reference<'a> {
-        kind: Scalar<'a> = "refType",
-        trace_id: Scalar<'a> = "traceID",
-        span_id: Scalar<'a> = "spanID",
-    }
-}
-
-lenient! {
-    struct Process<'a> {
-        service: Scalar<'a> = "serviceName",
-        tags: List<Tag<'a>> = "tags",
-    }
-}
-
-lenient! {
-    struct Tag<'a> {
-        key: Scalar<'a> = "key",
-        value: Scalar<'a> = "value",
-    }
-}
-
-impl Process<'_> {
-    fn origin(&self, names: &Interner) -> Origin {
-        let mut hints = IdentityHints::default();
-        for tag in &self.tags.0 {
-            if let (Some(key), Some(value)) = (tag.key.text(), tag.value.text()) {
-                origin::hint(&mut hints, key, value);
-            }
-        }
-        Origin::new(names, self.service.text(), &hints)
-    }
-}
-
-/// A trace's processes by their ids.
-#[derive(Debug, Default)]
-struct Processes<'a>(Vec<(Cow<'a, str>, Process<'a>)>);
-
-impl<'de> serde::Deserialize<'de> for Processes<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Processes<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of processes")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some((key, process)) = map.next_entry::<Key<'de>, Process<'de>>()? {
-                    entries.push((key.0, process));
-                }
-                Ok(Processes(entries))
-            }
-            ignore_array!(Processes::default());
-            ignore_scalars!(Processes::default());
-        }
-        deserializer.deserialize_any(Entries)
-    }
-}
-
-/// What is used of a span's tags.
-#[derive(Debug, Default)]
-struct SpanTags {
+/// A span as it stands in the text.
+#[derive(Default)]
+struct Raw<'a> {
+    trace_id: Scalar<'a>,
+    span_id: Scalar<'a>,
+    parent_id: Scalar<'a>,
+    operation: Scalar<'a>,
+    start: Scalar<'a>,
+    duration: Scalar<'a>,
+    process_id: Scalar<'a>,
+    process: Option<Origin>,
     kind: SpanKind,
     error: bool,
+    references: Vec<Reference<'a>>,
 }
 
-impl SpanTags {
-    fn apply(&mut self, key: &str, value: &Scalar<'_>) {
-        match key {
-            "span.kind" => self.kind = value.text().map(origin::kind).unwrap_or_default(),
-            "error" => self.error |= value.truth(),
-            "otel.status_code" => self.error |= value.text() == Some("ERROR"),
-            _ => {}
+#[derive(Default)]
+struct Reference<'a> {
+    trace_id: Scalar<'a>,
+    span_id: Scalar<'a>,
+    follows: bool,
+}
+
+/// The processes of one trace, which may stand before or behind its spans.
+#[derive(Default)]
+struct Processes<'a> {
+    origins: HashMap<Cow<'a, str>, Origin>,
+    /// Numbers of the processes that spans name.
+    numbers: HashMap<Cow<'a, str>, usize>,
+    named: Vec<Cow<'a, str>>,
+    /// Places in the output, each with the number of its process.
+    waiting: Vec<(usize, Option<usize>)>,
+}
+
+impl<'a> Decoder<'a, '_> {
+    /// A trace, a span, an array of such, or an object whose `data` holds them.
+    fn value(&mut self, scan: &mut Scan<'a>, depth: u32) -> Result<(), ScanError> {
+        if depth == 0 {
+            return scan.error("nested too deeply");
         }
-    }
-}
-
-fn is_used(key: &str) -> bool {
-    matches!(key, "span.kind" | "error" | "otel.status_code")
-}
-
-impl<'de> serde::Deserialize<'de> for SpanTags {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tags;
-        impl<'de> Visitor<'de> for Tags {
-            type Value = SpanTags;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of tags")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut tags = SpanTags::default();
-                while seq.next_element_seed(OneTag(&mut tags))?.is_some() {}
-                Ok(tags)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(SpanTags::default())
-            }
-            ignore_scalars!(SpanTags::default());
+        if scan.peek() == Some(b'[') {
+            return scan.array(|scan| self.value(scan, depth - 1));
         }
-        deserializer.deserialize_any(Tags)
+        let mut processes = Processes::default();
+        let mut lone = Raw::default();
+        let result = scan.object(|scan, key| match &**key {
+            b"data" => self.value(scan, depth - 1),
+            b"spans" => scan.array(|scan| {
+                let mut raw = Raw::default();
+                scan.object(|scan, key| self.member(&mut raw, scan, key))?;
+                self.take(raw, &mut processes);
+                Ok(())
+            }),
+            b"processes" => scan.object(|scan, id| {
+                let id = text(id);
+                let origin = read_process(scan, self.names)?;
+                processes.origins.insert(id, origin);
+                Ok(())
+            }),
+            _ => self.member(&mut lone, scan, key),
+        });
+        if result.is_ok() && !lone.span_id.is_absent() {
+            self.take(lone, &mut processes);
+        }
+        // Also after an error, so that the spans before it have their names.
+        self.name(&processes);
+        result
     }
-}
 
-/// Reads one tag; its value is parsed only when its key is one that is used.
-struct OneTag<'t>(&'t mut SpanTags);
-
-impl<'de> DeserializeSeed<'de> for OneTag<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for OneTag<'_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a tag")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut tag = Tag::default();
-        while let Some(key) = map.next_key::<Key<'de>>()? {
-            // A value that comes before its key has to be kept.
-            let skip = match &*key.0 {
-                "key" => false,
-                "value" => tag.key.text().is_some_and(|key| !is_used(key)),
-                _ => true,
-            };
-            if skip || !tag.set(&key.0, &mut map)? {
-                map.next_value::<IgnoredAny>()?;
+    /// Reads one member of a span.
+    #[inline]
+    fn member(&self, raw: &mut Raw<'a>, scan: &mut Scan<'a>, key: &[u8]) -> Result<(), ScanError> {
+        let slot = match key {
+            b"traceID" => &mut raw.trace_id,
+            b"spanID" => &mut raw.span_id,
+            b"parentSpanID" => &mut raw.parent_id,
+            b"operationName" => &mut raw.operation,
+            b"startTime" => &mut raw.start,
+            b"duration" => &mut raw.duration,
+            b"processID" => &mut raw.process_id,
+            b"process" => {
+                raw.process = Some(read_process(scan, self.names)?);
+                return Ok(());
             }
-        }
-        if let Some(key) = tag.key.text() {
-            self.0.apply(key, &tag.value);
-        }
+            b"tags" => {
+                return scan.array(|scan| {
+                    let (key, value) = read_tag(scan, is_used)?;
+                    match (key.text(), &value) {
+                        (Some("span.kind"), value) => {
+                            raw.kind = value.text().map(origin::kind).unwrap_or_default();
+                        }
+                        (Some("error"), value) => raw.error |= value.truth(),
+                        (Some("otel.status_code"), value) => {
+                            raw.error |= value.text() == Some("ERROR");
+                        }
+                        _ => {}
+                    }
+                    Ok(())
+                });
+            }
+            b"references" => {
+                return scan.array(|scan| {
+                    raw.references.push(read_reference(scan)?);
+                    Ok(())
+                });
+            }
+            _ => return scan.skip(),
+        };
+        *slot = scan.scalar()?;
         Ok(())
     }
-    ignore_array!(());
-    ignore_scalars!(());
-}
 
-impl Target<'_> {
-    fn trace(&mut self, spans: &[JsonSpan<'_>], processes: &Processes<'_>) {
-        if spans.is_empty() {
-            return;
-        }
-        let origins: Vec<(&str, Origin)> = processes
-            .0
-            .iter()
-            .map(|(id, process)| (&**id, process.origin(self.names)))
-            .collect();
-        let by_id: foldhash::HashMap<&str, Origin> = if origins.len() > 16 {
-            origins.iter().copied().collect()
-        } else {
-            foldhash::HashMap::default()
-        };
-        for read in spans {
-            let id = read.process_id.text();
-            let origin = id.and_then(|id| {
-                if by_id.is_empty() {
-                    origins
-                        .iter()
-                        .find(|(other, _)| *other == id)
-                        .map(|(_, o)| *o)
-                } else {
-                    by_id.get(id).copied()
+    fn take(&mut self, mut raw: Raw<'a>, processes: &mut Processes<'a>) {
+        let span = self.span(&mut raw);
+        if span.is_ok() {
+            match raw.process {
+                Some(process) if !process.named => self.decoded.notes.add(Note::MissingService, 1),
+                Some(_) => {}
+                None => {
+                    let number = processes.number(raw.process_id);
+                    processes.waiting.push((self.out.len(), number));
                 }
-            });
-            let origin = origin.unwrap_or_else(|| read.process.origin(self.names));
-            let span = self.span(read, origin);
-            if span.is_ok() && !origin.named {
-                self.decoded.notes.add(Note::MissingService, 1);
             }
-            self.decoded.take(span, self.out);
         }
+        self.decoded.take(span, self.out);
     }
 
-    fn span(&mut self, read: &JsonSpan<'_>, origin: Origin) -> Result<Span, Reject> {
-        let trace_id = read.trace_id.trace_id()?;
-        let span_id = read.span_id.span_id()?;
+    fn span(&mut self, raw: &mut Raw<'a>) -> Result<Span, Reject> {
+        let trace_id = self.trace_id(&mut raw.trace_id)?;
+        let span_id = raw.span_id.span_id()?;
         let mut parents = Parents::default();
-        for reference in &read.references.0 {
-            parents.add(
-                same_trace(&reference.trace_id, &read.trace_id, trace_id),
-                reference.kind.text() == Some("FOLLOWS_FROM"),
-                reference.span_id.parent_id()?,
-            );
+        for reference in &raw.references {
+            let same = match (&reference.trace_id, &self.last_trace) {
+                (Scalar::Absent, _) => true,
+                (Scalar::Text(text), Some((own, _))) if text == own => true,
+                (other, _) => other.trace_id() == Ok(trace_id),
+            };
+            parents.add(same, reference.follows, reference.span_id.parent_id()?);
         }
-        let (parent_id, relation) = parents.choose(read.parent_id.parent_id()?);
-        let start = read.start.signed()?.ok_or(Reject::MissingTime)?;
-        let duration = read.duration.signed()?.unwrap_or(0);
+        let (parent_id, relation) = parents.choose(raw.parent_id.parent_id()?);
+        let start = raw.start.signed()?.ok_or(Reject::MissingTime)?;
+        let duration = raw.duration.signed()?.unwrap_or(0);
         let (start, end) = interval(start, duration)?;
         self.decoded
             .notes
             .add(Note::ReferenceToOtherTrace, parents.foreign);
+        let origin = raw.process.unwrap_or(Origin::NONE);
         Ok(Span {
             trace_id,
             span_id,
@@ -310,19 +209,126 @@ impl Target<'_> {
             start,
             end,
             service: origin.service,
-            operation: self.names.intern(read.operation.text().unwrap_or_default()),
+            operation: self.names.intern(raw.operation.text().unwrap_or_default()),
             instance: origin.instance,
-            kind: read.tags.kind,
+            kind: raw.kind,
             relation,
-            error: read.tags.error,
+            error: raw.error,
             shared: false,
         })
     }
+
+    fn trace_id(&mut self, raw: &mut Scalar<'a>) -> Result<TraceId, Reject> {
+        if let (Scalar::Text(text), Some((last, id))) = (&*raw, &self.last_trace)
+            && text == last
+        {
+            return Ok(*id);
+        }
+        let id = raw.trace_id()?;
+        if let Scalar::Text(text) = std::mem::take(raw) {
+            self.last_trace = Some((text, id));
+        }
+        Ok(id)
+    }
+
+    /// Gives a trace's spans the names of their processes.
+    fn name(&mut self, processes: &Processes<'a>) {
+        let unknown = Origin::new(self.names, None, &IdentityHints::default());
+        let origins: Vec<Origin> = processes
+            .named
+            .iter()
+            .map(|id| processes.origins.get(id).copied().unwrap_or(unknown))
+            .collect();
+        for (place, number) in &processes.waiting {
+            let origin = number
+                .and_then(|number| origins.get(number))
+                .unwrap_or(&unknown);
+            if let Some(span) = self.out.get_mut(*place) {
+                origin.claim(std::slice::from_mut(span), &mut self.decoded.notes);
+            }
+        }
+    }
 }
 
-/// Whether a reference stays in its trace; one without a trace id does.
-fn same_trace(reference: &Scalar<'_>, own: &Scalar<'_>, id: TraceId) -> bool {
-    reference == own || reference.is_absent() || reference.trace_id() == Ok(id)
+impl<'a> Processes<'a> {
+    fn number(&mut self, id: Scalar<'a>) -> Option<usize> {
+        let Scalar::Text(id) = id else {
+            return None;
+        };
+        if let Some(number) = self.numbers.get(&id) {
+            return Some(*number);
+        }
+        let number = self.named.len();
+        self.named.push(id.clone());
+        self.numbers.insert(id, number);
+        Some(number)
+    }
+}
+
+fn text<'a>(raw: &Cow<'a, [u8]>) -> Cow<'a, str> {
+    match raw {
+        Cow::Borrowed(raw) => String::from_utf8_lossy(raw),
+        Cow::Owned(raw) => Cow::Owned(String::from_utf8_lossy(raw).into_owned()),
+    }
+}
+
+fn is_used(key: &str) -> bool {
+    matches!(key, "span.kind" | "error" | "otel.status_code")
+}
+
+/// Key and value of a tag; the value is read only if the key is used or comes behind it.
+#[inline]
+fn read_tag<'a>(
+    scan: &mut Scan<'a>,
+    used: impl Fn(&str) -> bool,
+) -> Result<(Scalar<'a>, Scalar<'a>), ScanError> {
+    let (mut key, mut value) = (Scalar::Absent, Scalar::Absent);
+    scan.object(|scan, member| {
+        match &**member {
+            b"key" => key = scan.scalar()?,
+            b"value" if key.text().is_none_or(&used) => value = scan.scalar()?,
+            _ => scan.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok((key, value))
+}
+
+fn read_reference<'a>(scan: &mut Scan<'a>) -> Result<Reference<'a>, ScanError> {
+    let mut reference = Reference::default();
+    scan.object(|scan, key| {
+        match &**key {
+            b"refType" => reference.follows = scan.scalar()?.text() == Some("FOLLOWS_FROM"),
+            b"traceID" => reference.trace_id = scan.scalar()?,
+            b"spanID" => reference.span_id = scan.scalar()?,
+            _ => scan.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(reference)
+}
+
+fn read_process(scan: &mut Scan<'_>, names: &Interner) -> Result<Origin, ScanError> {
+    let mut service = Scalar::Absent;
+    let mut tags = Vec::new();
+    scan.object(|scan, key| match &**key {
+        b"serviceName" => {
+            service = scan.scalar()?;
+            Ok(())
+        }
+        b"tags" => scan.array(|scan| {
+            tags.push(read_tag(scan, |_| true)?);
+            Ok(())
+        }),
+        _ => scan.skip(),
+    })?;
+    let mut hints = IdentityHints::default();
+    for (key, value) in &tags {
+        if let (Some(key), Some(value)) = (key.text(), value.text()) {
+            origin::hint(&mut hints, key, value);
+        }
+    }
+    Ok(Origin::new(names, service.text(), &hints))
 }
 
 /// Start and end from microseconds.

@@ -4,22 +4,24 @@
 //! Source: OTLP specification, "JSON Protobuf Encoding": ids are hexadecimal, 64-bit numbers are
 //! text or numbers, enums numbers; names of enums and snake_case keys are taken as well.
 
-use std::fmt;
-
 use firm_model::instance::IdentityHints;
 use firm_model::{Interner, ParentRelation, Span, SpanId, SpanKind, TraceId};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::json::{Documents, Each, Key, List, Scalar, documents, ignore_scalars, lenient};
+use super::documents::{Documents, documents};
 use super::origin::{self, Origin};
 use super::otlp_proto::times;
+use super::scalar::Scalar;
+use super::scan::{Scan, ScanError};
 use super::{DecodeError, Decoded, Reject};
+
+/// Deepest nesting of arrays around documents.
+const MAX_DEPTH: u32 = 4;
 
 /// Decodes all documents of a text.
 ///
 /// # Errors
-/// The text is not JSON; spans of the resources before that place are kept. In JSON lines a bad
-/// line alone is counted as malformed.
+/// The text is not JSON; spans before that place are kept. In JSON lines a bad line alone is
+/// counted as malformed.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
     documents(
         bytes,
@@ -37,9 +39,9 @@ struct Target<'n> {
     decoded: Decoded,
 }
 
-impl<'de> Documents<'de> for Target<'_> {
-    fn document<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
-        Top(self).deserialize(deserializer)
+impl<'a> Documents<'a> for Target<'_> {
+    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError> {
+        self.value(scan, MAX_DEPTH)
     }
 
     fn decoded(&mut self) -> &mut Decoded {
@@ -47,101 +49,61 @@ impl<'de> Documents<'de> for Target<'_> {
     }
 }
 
-struct Top<'t, 'n>(&'t mut Target<'n>);
-
-impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Top<'_, '_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with `resourceSpans`")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<Key<'de>>()? {
-            if matches!(&*key.0, "resourceSpans" | "resource_spans") {
-                map.next_value_seed(Each::new(|resource| self.0.resource(&resource)))?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Top(self.0))?.is_some() {}
-        Ok(())
-    }
-    ignore_scalars!(());
-}
-
-lenient! {
-    struct ResourceSpans<'a> {
-        resource: Resource<'a> = "resource",
-        scopes: List<ScopeSpans<'a>> = "scopeSpans" | "scope_spans"
-            | "instrumentationLibrarySpans",
-    }
-}
-
-lenient! {
-    struct Resource<'a> {
-        attributes: List<Attribute<'a>> = "attributes",
-    }
-}
-
-lenient! {
-    struct Attribute<'a> {
-        key: Scalar<'a> = "key",
-        value: AnyValue<'a> = "value",
-    }
-}
-
-lenient! {
-    struct AnyValue<'a> {
-        text: Scalar<'a> = "stringValue" | "string_value",
-    }
-}
-
-lenient! {
-    struct ScopeSpans<'a> {
-        spans: List<JsonSpan<'a>> = "spans",
-    }
-}
-
-lenient! {
-    struct JsonSpan<'a> {
-        trace_id: Scalar<'a> = "traceId" | "trace_id",
-        span_id: Scalar<'a> = "spanId" | "span_id",
-        parent_id: Scalar<'a> = "parentSpanId" | "parent_span_id",
-        name: Scalar<'a> = "name",
-        kind: Scalar<'a> = "kind",
-        start: Scalar<'a> = "startTimeUnixNano" | "start_time_unix_nano",
-        end: Scalar<'a> = "endTimeUnixNano" | "end_time_unix_nano",
-        status: Status<'a> = "status",
-    }
-}
-
-lenient! {
-    struct Status<'a> {
-        code: Scalar<'a> = "code",
-    }
+/// A span as it stands in the text.
+#[derive(Default)]
+struct Raw<'a> {
+    trace_id: Scalar<'a>,
+    span_id: Scalar<'a>,
+    parent_id: Scalar<'a>,
+    name: Scalar<'a>,
+    kind: Scalar<'a>,
+    start: Scalar<'a>,
+    end: Scalar<'a>,
+    status: Scalar<'a>,
 }
 
 impl Target<'_> {
-    fn resource(&mut self, read: &ResourceSpans<'_>) {
-        let first = self.out.len();
-        for span in read.scopes.0.iter().flat_map(|scope| &scope.spans.0) {
-            let span = self.span(span);
-            self.decoded.take(span, self.out);
+    fn value(&mut self, scan: &mut Scan<'_>, depth: u32) -> Result<(), ScanError> {
+        if depth == 0 {
+            return scan.error("nested too deeply");
         }
+        if scan.peek() == Some(b'[') {
+            return scan.array(|scan| self.value(scan, depth - 1));
+        }
+        scan.object(|scan, key| match &**key {
+            b"resourceSpans" | b"resource_spans" => scan.array(|scan| self.resource_spans(scan)),
+            _ => scan.skip(),
+        })
+    }
+
+    fn resource_spans(&mut self, scan: &mut Scan<'_>) -> Result<(), ScanError> {
+        let first = self.out.len();
+        let mut attributes = Vec::new();
+        let result = scan.object(|scan, key| match &**key {
+            b"resource" => scan.object(|scan, key| match &**key {
+                b"attributes" => scan.array(|scan| {
+                    attributes.push(attribute(scan)?);
+                    Ok(())
+                }),
+                _ => scan.skip(),
+            }),
+            b"scopeSpans" | b"scope_spans" | b"instrumentationLibrarySpans" => scan.array(|scan| {
+                scan.object(|scan, key| match &**key {
+                    b"spans" => scan.array(|scan| {
+                        let raw = raw_span(scan)?;
+                        let span = self.span(&raw);
+                        self.decoded.take(span, self.out);
+                        Ok(())
+                    }),
+                    _ => scan.skip(),
+                })
+            }),
+            _ => scan.skip(),
+        });
         let mut hints = IdentityHints::default();
         let mut service = None;
-        for attribute in &read.resource.attributes.0 {
-            let (Some(key), Some(text)) = (attribute.key.text(), attribute.value.text.text())
-            else {
+        for (key, value) in &attributes {
+            let (Some(key), Some(text)) = (key.text(), value.text()) else {
                 continue;
             };
             if key == "service.name" {
@@ -150,11 +112,13 @@ impl Target<'_> {
                 origin::hint(&mut hints, key, text);
             }
         }
+        // Also after an error, so that the spans before it have their names.
         let spans = self.out.get_mut(first..).unwrap_or_default();
         Origin::new(self.names, service, &hints).claim(spans, &mut self.decoded.notes);
+        result
     }
 
-    fn span(&self, read: &JsonSpan<'_>) -> Result<Span, Reject> {
+    fn span(&self, read: &Raw<'_>) -> Result<Span, Reject> {
         let trace_id = read
             .trace_id
             .digits(32)
@@ -178,10 +142,58 @@ impl Target<'_> {
             instance: Origin::NONE.instance,
             kind: kind(&read.kind),
             relation: ParentRelation::ChildOf,
-            error: failed(&read.status.code),
+            error: failed(&read.status),
             shared: false,
         })
     }
+}
+
+fn raw_span<'a>(scan: &mut Scan<'a>) -> Result<Raw<'a>, ScanError> {
+    let mut raw = Raw::default();
+    scan.object(|scan, key| {
+        let slot = match &**key {
+            b"traceId" | b"trace_id" => &mut raw.trace_id,
+            b"spanId" | b"span_id" => &mut raw.span_id,
+            b"parentSpanId" | b"parent_span_id" => &mut raw.parent_id,
+            b"name" => &mut raw.name,
+            b"kind" => &mut raw.kind,
+            b"startTimeUnixNano" | b"start_time_unix_nano" => &mut raw.start,
+            b"endTimeUnixNano" | b"end_time_unix_nano" => &mut raw.end,
+            b"status" => {
+                return scan.object(|scan, key| {
+                    if **key == b"code"[..] {
+                        raw.status = scan.scalar()?;
+                        return Ok(());
+                    }
+                    scan.skip()
+                });
+            }
+            _ => return scan.skip(),
+        };
+        *slot = scan.scalar()?;
+        Ok(())
+    })?;
+    Ok(raw)
+}
+
+/// Key and text of an attribute.
+fn attribute<'a>(scan: &mut Scan<'a>) -> Result<(Scalar<'a>, Scalar<'a>), ScanError> {
+    let (mut name, mut text) = (Scalar::Absent, Scalar::Absent);
+    scan.object(|scan, key| match &**key {
+        b"key" => {
+            name = scan.scalar()?;
+            Ok(())
+        }
+        b"value" => scan.object(|scan, key| match &**key {
+            b"stringValue" | b"string_value" => {
+                text = scan.scalar()?;
+                Ok(())
+            }
+            _ => scan.skip(),
+        }),
+        _ => scan.skip(),
+    })?;
+    Ok((name, text))
 }
 
 /// A `fixed64`; 0 where it is absent.

@@ -15,8 +15,8 @@ pub(super) const CUT: &str = "field runs past the end of its message";
 /// A reader over one message, which may lie inside another.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire<'a> {
-    data: &'a [u8],
-    pos: usize,
+    rest: &'a [u8],
+    /// Place of the end of `rest` in the whole input.
     end: usize,
 }
 
@@ -35,121 +35,128 @@ pub(super) enum Value<'a> {
 impl<'a> Wire<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
         Self {
-            data,
-            pos: 0,
+            rest: data,
             end: data.len(),
         }
     }
 
     /// What has not been read.
-    pub(super) fn bytes(self) -> &'a [u8] {
-        self.data.get(self.pos..self.end).unwrap_or_default()
-    }
-
-    pub(super) fn error(&self, what: &'static str) -> WireError {
-        WireError { at: self.pos, what }
-    }
-
     #[inline]
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.rest
+    }
+
+    fn place(&self) -> usize {
+        self.end - self.rest.len()
+    }
+
+    #[cold]
+    pub(super) fn error(&self, what: &'static str) -> WireError {
+        WireError {
+            at: self.place(),
+            what,
+        }
+    }
+
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, WireError> {
-        let start = self.pos;
+        if let [byte, rest @ ..] = self.rest
+            && *byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0_u64;
-        let mut shift = 0;
-        for byte in self.data.get(self.pos..self.end).unwrap_or_default() {
-            self.pos += 1;
-            if shift == 63 && *byte > 1 {
-                break;
+        for (place, byte) in self.rest.iter().enumerate().take(10) {
+            if place == 9 && *byte > 1 {
+                return Err(self.error("number of more than 64 bits"));
             }
-            value |= u64::from(byte & 0x7f) << shift;
+            value |= u64::from(byte & 0x7f) << (7 * place);
             if *byte < 0x80 {
+                self.rest = self.rest.get(place + 1..).unwrap_or_default();
                 return Ok(value);
             }
-            shift += 7;
         }
-        Err(WireError {
-            at: start,
-            what: if self.pos == self.end && shift < 70 {
-                CUT
-            } else {
-                "number of more than 64 bits"
-            },
-        })
+        Err(self.error(CUT))
     }
 
+    #[inline(always)]
     fn fixed<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let rest = self.data.get(self.pos..self.end).unwrap_or_default();
-        let Some(bytes) = rest.first_chunk::<N>() else {
+        let Some((bytes, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(self.error(CUT));
         };
-        self.pos += N;
+        self.rest = rest;
         Ok(*bytes)
     }
 
     /// The next field, `None` at the end. Groups are skipped.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, WireError> {
-        let mut open_groups = 0_u32;
-        while self.pos < self.end {
-            let at = self.pos;
+        while !self.rest.is_empty() {
             let key = self.varint()?;
-            let number = key >> 3;
-            if number == 0 || number > 0x1fff_ffff {
-                let what = "field number is out of range";
-                return Err(WireError { at, what });
+            if key & 7 == 3 {
+                self.skip_group()?;
+                continue;
             }
-            let value = match key & 7 {
-                0 => Value::Varint(self.varint()?),
-                1 => Value::Fixed64(u64::from_le_bytes(self.fixed()?)),
-                2 => {
-                    let length = self.varint()?;
-                    let from = self.pos;
-                    match usize::try_from(length) {
-                        Ok(length) if length <= self.end - from => {
-                            self.pos = from + length;
-                            Value::Len(Wire {
-                                data: self.data,
-                                pos: from,
-                                end: self.pos,
-                            })
-                        }
-                        _ => {
-                            self.pos = self.end;
-                            Value::Cut(Wire {
-                                data: self.data,
-                                pos: from,
-                                end: self.end,
-                            })
-                        }
-                    }
-                }
-                3 => {
-                    open_groups += 1;
-                    continue;
-                }
-                4 if open_groups > 0 => {
-                    open_groups -= 1;
-                    continue;
-                }
-                5 => {
-                    self.fixed::<4>()?;
-                    Value::Fixed32
-                }
-                _ => {
-                    let what = "unknown wire type";
-                    return Err(WireError { at, what });
-                }
-            };
-            if open_groups == 0 {
-                return Ok(Some((number, value)));
-            }
-            if matches!(value, Value::Cut(_)) {
-                return Err(WireError { at, what: CUT });
-            }
-        }
-        if open_groups > 0 {
-            return Err(self.error("group is not closed"));
+            return Ok(Some((key >> 3, self.value(key)?)));
         }
         Ok(None)
+    }
+
+    #[inline(always)]
+    fn value(&mut self, key: u64) -> Result<Value<'a>, WireError> {
+        let number = key >> 3;
+        if number == 0 || number > 0x1fff_ffff {
+            return Err(self.error("field number is out of range"));
+        }
+        match key & 7 {
+            0 => Ok(Value::Varint(self.varint()?)),
+            1 => Ok(Value::Fixed64(u64::from_le_bytes(self.fixed()?))),
+            2 => {
+                let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+                if let Some((inner, rest)) = self.rest.split_at_checked(length) {
+                    self.rest = rest;
+                    return Ok(Value::Len(Wire {
+                        rest: inner,
+                        end: self.end - rest.len(),
+                    }));
+                }
+                let left = *self;
+                self.rest = &[];
+                Ok(Value::Cut(left))
+            }
+            5 => {
+                self.fixed::<4>()?;
+                Ok(Value::Fixed32)
+            }
+            _ => Err(self.error("unknown wire type")),
+        }
+    }
+
+    /// Steps over the rest of a group whose start has been read, and the groups within.
+    #[cold]
+    fn skip_group(&mut self) -> Result<(), WireError> {
+        let mut open = 1_u32;
+        while open > 0 {
+            if self.rest.is_empty() {
+                return Err(self.error("group is not closed"));
+            }
+            let key = self.varint()?;
+            match key & 7 {
+                3 => open += 1,
+                4 => open -= 1,
+                _ => {
+                    if let Value::Cut(inner) = self.value(key)? {
+                        return Err(inner.error(CUT));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,16 +5,18 @@
 //! first annotation, and without any cannot be used; a span without duration ends at its last
 //! annotation, else where it starts. Both are noted.
 
-use std::fmt;
-
 use firm_model::instance::IdentityHints;
 use firm_model::{Interner, ParentRelation, Span};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::documents::{Documents, documents};
 use super::jaeger_json::interval;
-use super::json::{Documents, Key, List, Scalar, documents, ignore_scalars, lenient};
 use super::origin::{self, Origin};
+use super::scalar::Scalar;
+use super::scan::{Scan, ScanError};
 use super::{DecodeError, Decoded, Note, Reject};
+
+/// Deepest nesting of lists around spans.
+const MAX_DEPTH: u32 = 4;
 
 /// Decodes all documents of a text.
 ///
@@ -38,9 +40,9 @@ struct Target<'n> {
     decoded: Decoded,
 }
 
-impl<'de> Documents<'de> for Target<'_> {
-    fn document<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
-        Top(self).deserialize(deserializer)
+impl<'a> Documents<'a> for Target<'_> {
+    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError> {
+        self.value(scan, MAX_DEPTH)
     }
 
     fn decoded(&mut self) -> &mut Decoded {
@@ -48,102 +50,118 @@ impl<'de> Documents<'de> for Target<'_> {
     }
 }
 
-struct Top<'t, 'n>(&'t mut Target<'n>);
-
-impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Top<'_, '_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Zipkin span")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut read = JsonSpan::default();
-        while let Some(key) = map.next_key::<Key<'de>>()? {
-            if !read.set(&key.0, &mut map)? {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        let span = self.0.span(&read);
-        self.0.decoded.take(span, self.0.out);
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Top(self.0))?.is_some() {}
-        Ok(())
-    }
-    ignore_scalars!(());
-}
-
-lenient! {
-    struct JsonSpan<'a> {
-        trace_id: Scalar<'a> = "traceId",
-        span_id: Scalar<'a> = "id",
-        parent_id: Scalar<'a> = "parentId",
-        name: Scalar<'a> = "name",
-        kind: Scalar<'a> = "kind",
-        timestamp: Scalar<'a> = "timestamp",
-        duration: Scalar<'a> = "duration",
-        local: Endpoint<'a> = "localEndpoint",
-        annotations: List<Annotation<'a>> = "annotations",
-        tags: Tags<'a> = "tags",
-        shared: Scalar<'a> = "shared",
-    }
-}
-
-lenient! {
-    struct Endpoint<'a> {
-        service: Scalar<'a> = "serviceName",
-        ipv4: Scalar<'a> = "ipv4",
-        ipv6: Scalar<'a> = "ipv6",
-    }
-}
-
-lenient! {
-    struct Annotation<'a> {
-        timestamp: Scalar<'a> = "timestamp",
-    }
-}
-
-lenient! {
+/// A span as it stands in the text.
+#[derive(Default)]
+struct Raw<'a> {
+    trace_id: Scalar<'a>,
+    span_id: Scalar<'a>,
+    parent_id: Scalar<'a>,
+    name: Scalar<'a>,
+    kind: Scalar<'a>,
+    timestamp: Scalar<'a>,
+    duration: Scalar<'a>,
+    service: Scalar<'a>,
+    ipv4: Scalar<'a>,
+    ipv6: Scalar<'a>,
+    /// Earliest and latest annotation.
+    marks: Option<(i64, i64)>,
     /// Zipkin calls a span failed when it has this tag, whatever its value.
-    struct Tags<'a> {
-        error: Scalar<'a> = "error",
-    }
+    error: bool,
+    shared: bool,
+}
+
+fn raw_span<'a>(scan: &mut Scan<'a>) -> Result<Raw<'a>, ScanError> {
+    let mut raw = Raw::default();
+    scan.object(|scan, key| {
+        let slot = match &**key {
+            b"traceId" => &mut raw.trace_id,
+            b"id" => &mut raw.span_id,
+            b"parentId" => &mut raw.parent_id,
+            b"name" => &mut raw.name,
+            b"kind" => &mut raw.kind,
+            b"timestamp" => &mut raw.timestamp,
+            b"duration" => &mut raw.duration,
+            b"localEndpoint" => {
+                return scan.object(|scan, key| {
+                    let slot = match &**key {
+                        b"serviceName" => &mut raw.service,
+                        b"ipv4" => &mut raw.ipv4,
+                        b"ipv6" => &mut raw.ipv6,
+                        _ => return scan.skip(),
+                    };
+                    *slot = scan.scalar()?;
+                    Ok(())
+                });
+            }
+            b"annotations" => {
+                return scan.array(|scan| {
+                    scan.object(|scan, key| {
+                        if **key != b"timestamp"[..] {
+                            return scan.skip();
+                        }
+                        if let Ok(Some(at)) = scan.scalar()?.signed() {
+                            let (first, last) = raw.marks.unwrap_or((at, at));
+                            raw.marks = Some((first.min(at), last.max(at)));
+                        }
+                        Ok(())
+                    })
+                });
+            }
+            b"tags" => {
+                return scan.object(|scan, key| {
+                    raw.error |= **key == b"error"[..];
+                    scan.skip()
+                });
+            }
+            b"shared" => {
+                raw.shared = scan.scalar()?.truth();
+                return Ok(());
+            }
+            _ => return scan.skip(),
+        };
+        *slot = scan.scalar()?;
+        Ok(())
+    })?;
+    Ok(raw)
 }
 
 impl Target<'_> {
-    fn span(&mut self, read: &JsonSpan<'_>) -> Result<Span, Reject> {
+    fn value(&mut self, scan: &mut Scan<'_>, depth: u32) -> Result<(), ScanError> {
+        if depth == 0 {
+            return scan.error("nested too deeply");
+        }
+        match scan.peek() {
+            Some(b'[') => scan.array(|scan| self.value(scan, depth - 1)),
+            Some(b'{') => {
+                let raw = raw_span(scan)?;
+                let span = self.span(&raw);
+                self.decoded.take(span, self.out);
+                Ok(())
+            }
+            _ => scan.skip(),
+        }
+    }
+
+    fn span(&mut self, read: &Raw<'_>) -> Result<Span, Reject> {
         let trace_id = read.trace_id.trace_id()?;
         let span_id = read.span_id.span_id()?;
         let parent_id = read.parent_id.parent_id()?;
-        let marks = || {
-            read.annotations
-                .0
-                .iter()
-                .filter_map(|mark| mark.timestamp.signed().ok().flatten())
-        };
         let stated = read.timestamp.signed()?.filter(|micros| *micros != 0);
         let first = stated
-            .or_else(|| marks().min())
+            .or(read.marks.map(|(earliest, _)| earliest))
             .ok_or(Reject::MissingTime)?;
         let length = read.duration.signed()?;
         let duration = length.unwrap_or_else(|| {
-            let last = marks().max().unwrap_or(first);
+            let last = read.marks.map_or(first, |(_, latest)| latest);
             last.saturating_sub(first).max(0)
         });
         let (start, end) = interval(first, duration)?;
 
         let hints = IdentityHints {
-            host_name: read.local.ipv4.text().or(read.local.ipv6.text()),
+            host_name: read.ipv4.text().or(read.ipv6.text()),
             ..IdentityHints::default()
         };
-        let origin = Origin::new(self.names, read.local.service.text(), &hints);
+        let origin = Origin::new(self.names, read.service.text(), &hints);
         for (note, holds) in [
             (Note::TimeFromAnnotation, stated.is_none()),
             (Note::MissingDuration, length.is_none()),
@@ -162,8 +180,8 @@ impl Target<'_> {
             instance: origin.instance,
             kind: read.kind.text().map(origin::kind).unwrap_or_default(),
             relation: ParentRelation::ChildOf,
-            error: !read.tags.error.is_absent(),
-            shared: read.shared.truth(),
+            error: read.error,
+            shared: read.shared,
         })
     }
 }
