@@ -3,7 +3,8 @@
 //! - RI is Pearson's correlation of the instance's time with the path's time over all requests
 //!   given; where the instance is not on the path its time is 0.
 //! - The covariance share cov(T_i, T_CP) / var(T_CP) is taken likewise. It sums to 1 over all
-//!   instances and parts, because their times sum to the path's.
+//!   instances and parts where their times sum to the path's, under the rules `firm` and
+//!   `jaeger-ui`.
 //! - p50, p99, their ratio CI, and the mean are over the requests in which the instance was on
 //!   the path. Quantiles are exact, by nearest rank ([`crate::quantile`]).
 //!
@@ -73,7 +74,9 @@ impl FeatureTable {
             let row = self.rows.entry((part.key, part.part)).or_default();
             match row.nanos.last_mut() {
                 // The same instance, called by several.
-                Some(nanos) if row.requests.last() == Some(&request) => *nanos += part.nanos,
+                Some(nanos) if row.requests.last() == Some(&request) => {
+                    *nanos = nanos.saturating_add(part.nanos);
+                }
                 _ => {
                     row.requests.push(request);
                     row.nanos.push(part.nanos);

@@ -5,6 +5,8 @@
 //! before its work begins. The gap is charged to the callee, because a delay on the way to an
 //! instance shows nowhere else.
 
+use std::collections::HashMap;
+
 use firm_model::{
     CriticalPath, EdgeKind, ExecutionGraph, InstanceKey, NodeId, Part, PathRule, RequestType,
     SpanId, SpanKind, Timestamp, TraceId,
@@ -59,6 +61,67 @@ pub struct Observer {
     finder: PathFinder,
     path: Option<CriticalPath>,
     own: Vec<i64>,
+    ledger: Ledger,
+}
+
+/// Up to here a scan finds a part faster than a hash table.
+const SCAN_LIMIT: usize = 48;
+
+type PartId = (InstanceKey, Part, Option<InstanceKey>);
+
+/// Adds times up by instance, part and caller.
+#[derive(Debug, Default)]
+struct Ledger {
+    parts: Vec<PartTime>,
+    /// Places in `parts`, filled in once there are more than [`SCAN_LIMIT`].
+    places: HashMap<PartId, usize, foldhash::fast::RandomState>,
+}
+
+impl Ledger {
+    fn add(&mut self, id: PartId, nanos: i64) {
+        let place = if self.parts.len() <= SCAN_LIMIT {
+            self.parts.iter().position(|part| part.id() == id)
+        } else {
+            if self.places.is_empty() {
+                let places = self.parts.iter().enumerate();
+                self.places
+                    .extend(places.map(|(place, part)| (part.id(), place)));
+            }
+            self.places.get(&id).copied()
+        };
+        if let Some(place) = place {
+            let part = &mut self.parts[place];
+            // Under rules with overlaps nonsense times may sum to more than can be told.
+            part.nanos = part.nanos.saturating_add(nanos);
+            part.calls += 1;
+            return;
+        }
+        if !self.places.is_empty() {
+            self.places.insert(id, self.parts.len());
+        }
+        let (key, part, caller) = id;
+        self.parts.push(PartTime {
+            key,
+            part,
+            caller,
+            nanos,
+            calls: 1,
+        });
+    }
+
+    /// What was added, in the order met; empties the ledger.
+    fn take(&mut self) -> Vec<PartTime> {
+        let taken = self.parts.as_slice().to_vec();
+        self.parts.clear();
+        self.places.clear();
+        taken
+    }
+}
+
+impl PartTime {
+    fn id(&self) -> PartId {
+        (self.key, self.part, self.caller)
+    }
 }
 
 impl Observer {
@@ -70,6 +133,7 @@ impl Observer {
             finder: PathFinder::default(),
             path: None,
             own: Vec::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -98,30 +162,15 @@ impl Observer {
         for section in &path.sections {
             self.own[section.node.index()] += section.nanos();
         }
-        let mut parts: Vec<PartTime> = Vec::with_capacity(16);
         let mut signature = Signature::default();
         for node in &path.nodes {
             let own = graph.span(*node).instance_key();
             signature.add(own);
-            let (key, part, caller) = match callee(graph, *node) {
+            let id = match callee(graph, *node) {
                 Some(callee) => (callee, Part::Gap, Some(own)),
                 None => (own, Part::Server, None),
             };
-            let nanos = self.own[node.index()];
-            let same = |p: &&mut PartTime| p.key == key && p.part == part && p.caller == caller;
-            match parts.iter_mut().find(same) {
-                Some(known) => {
-                    known.nanos += nanos;
-                    known.calls += 1;
-                }
-                None => parts.push(PartTime {
-                    key,
-                    part,
-                    caller,
-                    nanos,
-                    calls: 1,
-                }),
-            }
+            self.ledger.add(id, self.own[node.index()]);
         }
         let observation = Observation {
             trace_id: graph.trace_id(),
@@ -132,7 +181,7 @@ impl Observer {
             root_nanos: path.root_nanos,
             error: span.error,
             signature: signature.value,
-            parts,
+            parts: self.ledger.take(),
         };
         Some((observation, (path, &self.own)))
     }

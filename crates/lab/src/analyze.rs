@@ -9,6 +9,7 @@ mod report;
 mod text;
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
 
 use firm_extractor::baseline::Baseline;
 use firm_extractor::features::features;
@@ -27,7 +28,7 @@ pub use report::{
     TraceCounts, UnusedTrace,
 };
 
-/// Analyses spans, in any order, of any number of traces.
+/// Analyses spans, in any order, of any number of traces, in the calling thread.
 ///
 /// `baseline` are spans of a time when all was well; with them instances are ranked by growth,
 /// else by RI and CI.
@@ -38,8 +39,20 @@ pub fn analyze(
     rule: PathRule,
     names: &Interner,
 ) -> AnalyzeReport {
-    let now = Pass::over(spans, rule);
-    let before = baseline.map(|spans| Pass::over(spans, rule));
+    analyze_in(NonZeroUsize::MIN, spans, baseline, rule, names)
+}
+
+/// [`analyze`] in as many threads; the report is the same to the last digit.
+#[must_use]
+pub fn analyze_in(
+    threads: NonZeroUsize,
+    spans: &[Span],
+    baseline: Option<&[Span]>,
+    rule: PathRule,
+    names: &Interner,
+) -> AnalyzeReport {
+    let now = Pass::over(spans, rule, threads);
+    let before = baseline.map(|spans| Pass::over(spans, rule, threads));
     now.report(before.as_ref(), rule, names)
 }
 
@@ -58,7 +71,32 @@ struct Pass {
 }
 
 impl Pass {
-    fn over(spans: &[Span], rule: PathRule) -> Self {
+    fn over(spans: &[Span], rule: PathRule, threads: NonZeroUsize) -> Self {
+        let mut pass = if threads == NonZeroUsize::MIN {
+            Self::over_shard(spans, rule)
+        } else {
+            let shards = shards(spans, threads);
+            std::thread::scope(|scope| {
+                let passes: Vec<_> = shards
+                    .iter()
+                    .map(|shard| scope.spawn(|| Self::over_shard(shard, rule)))
+                    .collect();
+                // A thread that panicked is a defect: it goes on here, nothing is swallowed.
+                let ended = passes.into_iter().map(|pass| match pass.join() {
+                    Ok(pass) => pass,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                });
+                ended.fold(Self::default(), Self::merged)
+            })
+        };
+        // In a fixed order, because sums of floating-point numbers depend on it.
+        for observations in pass.requests.values_mut() {
+            observations.sort_unstable_by_key(|o| (o.start, o.trace_id, o.root));
+        }
+        pass
+    }
+
+    fn over_shard(spans: &[Span], rule: PathRule) -> Self {
         let mut pass = Self {
             spans: spans.len() as u64,
             ..Self::default()
@@ -67,6 +105,30 @@ impl Pass {
         let limits = AssemblyLimits::default();
         assemble_each(spans, &limits, |graph| pass.add(&graph, &mut observer));
         pass
+    }
+
+    fn merged(mut self, other: Self) -> Self {
+        self.spans += other.spans;
+        self.traces += other.traces;
+        self.used += other.used;
+        self.foreign_roots += other.foreign_roots;
+        for (reason, count) in other.unused_traces {
+            *self.unused_traces.entry(reason).or_default() += count;
+        }
+        for (reason, count) in other.unused_spans {
+            *self.unused_spans.entry(reason).or_default() += count;
+        }
+        for (key, (nanos, count)) in other.shares {
+            let share = self.shares.entry(key).or_default();
+            *share = (share.0.saturating_add(nanos), share.1 + count);
+        }
+        for (request, observations) in other.requests {
+            self.requests
+                .entry(request)
+                .or_default()
+                .extend(observations);
+        }
+        self
     }
 
     fn add(&mut self, graph: &ExecutionGraph, observer: &mut Observer) {
@@ -88,7 +150,7 @@ impl Pass {
                 let span = graph.span(*node);
                 let share = self.shares.entry((span.service, span.operation));
                 let (nanos, count) = share.or_default();
-                *nanos += own[node.index()];
+                *nanos = nanos.saturating_add(own[node.index()]);
                 *count += 1;
             }
             let of_type = self.requests.entry(observation.request).or_default();
@@ -166,6 +228,19 @@ impl Pass {
         });
         shares
     }
+}
+
+/// Spans divided by trace.
+fn shards(spans: &[Span], threads: NonZeroUsize) -> Vec<Vec<Span>> {
+    let mut shards = vec![Vec::new(); threads.get()];
+    for span in spans {
+        let id = u128::from_ne_bytes(*span.trace_id.as_bytes());
+        // Some senders leave one half of the id 0 or count up in one byte, so all are mixed.
+        let mixed = (id ^ (id >> 64)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let shard = usize::try_from(mixed % threads.get() as u128).unwrap_or(0);
+        shards[shard].push(*span);
+    }
+    shards
 }
 
 fn latencies(observations: &[Observation]) -> Latencies {

@@ -133,6 +133,25 @@ fn signature_tells_paths_apart_and_ignores_times() {
     assert_ne!(two("b", 50), two("c", 50));
 }
 
+#[test]
+fn many_instances_are_told_apart_as_few_are() {
+    // Each of 200 instances is called twice by the root.
+    let names: Vec<&'static str> = (0..200)
+        .map(|n| -> &'static str { Box::leak(format!("i{n}").into_boxed_str()) })
+        .collect();
+    let mut rows = vec![row("root", None, Server, 0, 4000)];
+    for (call, name) in (0..).zip(names.iter().chain(&names)) {
+        rows.push(row(name, Some(0), Server, call * 10, call * 10 + 10));
+    }
+    let observation = observe(&graph(&rows));
+    assert_eq!(observation.parts.len(), 201);
+    let called = observation
+        .parts
+        .iter()
+        .filter(|p| (p.calls, p.nanos) == (2, 20));
+    assert_eq!(called.count(), 200);
+}
+
 proptest! {
     #[test]
     fn parts_sum_to_the_root(

@@ -106,6 +106,22 @@ fn trace_without_duration_is_not_used_and_says_why() {
 }
 
 #[test]
+fn times_at_the_end_of_what_can_be_told_do_not_overflow() {
+    let names = Interner::new();
+    let mut spans = read(FAULT, &names);
+    for span in &mut spans {
+        (span.start, span.end) = (firm_model::Timestamp::EPOCH, firm_model::Timestamp::MAX);
+    }
+    for rule in PathRule::ALL {
+        let report = analyze(&spans, Some(&spans), rule, &names);
+        assert_eq!(report.traces.used, 40, "{rule}");
+        per_trace(&spans, rule, &names, |line| {
+            assert_eq!(line.root_ns, i64::MAX)
+        });
+    }
+}
+
+#[test]
 fn nothing_gives_an_empty_report() {
     let report = analyze(&[], Some(&[]), PathRule::Paper, &Interner::new());
     assert_eq!((report.traces.read, report.requests.len()), (0, 0));
@@ -125,7 +141,7 @@ fn tables_name_the_culprit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn report_does_not_depend_on_the_order_of_spans(seed in any::<prop::sample::Index>()) {
+    fn report_does_not_depend_on_the_order_of_spans_or_on_threads(seed in any::<prop::sample::Index>()) {
         let names = Interner::new();
         let spans = read(FAULT, &names);
         let before = read(BEFORE, &names);
@@ -133,13 +149,10 @@ proptest! {
         turned.rotate_left(seed.index(spans.len()));
         turned.reverse();
         for rule in PathRule::ALL {
-            let report = |spans: &[Span]| analyze(spans, Some(&before), rule, &names);
-            let (one, other) = (report(&spans), report(&turned));
-            prop_assert_eq!(&one.path_share, &other.path_share);
-            let order = |r: &AnalyzeReport| -> Vec<String> {
-                r.requests.iter().flat_map(|r| &r.instances).map(|i| i.instance.clone()).collect()
-            };
-            prop_assert_eq!(order(&one), order(&other));
+            let one = analyze(&spans, Some(&before), rule, &names);
+            prop_assert_eq!(&one, &analyze(&turned, Some(&before), rule, &names));
+            let threads = NonZeroUsize::new(3).unwrap();
+            prop_assert_eq!(&one, &analyze_in(threads, &turned, Some(&before), rule, &names));
         }
     }
 }

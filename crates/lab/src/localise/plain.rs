@@ -51,17 +51,20 @@ fn means<'a>(
             let span = graph.span(node);
             instances.push(span.instance_key());
             let children = graph.children(node).iter();
-            let of_children = children.map(|child| graph.span(*child).duration_nanos());
-            let own = (span.duration_nanos() - of_children.sum::<i64>()).max(0);
+            let of_children = children.fold(0_i64, |sum, child| {
+                sum.saturating_add(graph.span(*child).duration_nanos())
+            });
+            let own = span.duration_nanos().saturating_sub(of_children).max(0);
             let key = match callee(graph, node) {
                 Some(callee) => (callee.service, true),
                 None => (span.service, false),
             };
-            *request.entry(key).or_default() += own;
+            let nanos = request.entry(key).or_default();
+            *nanos = nanos.saturating_add(own);
         }
         for (key, nanos) in request {
             let sum = sums.entry(key).or_default();
-            sum.0 += nanos;
+            sum.0 = sum.0.saturating_add(nanos);
             sum.1 += 1;
         }
     }
