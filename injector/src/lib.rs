@@ -1,6 +1,6 @@
 //! Contention on purpose: campaigns of anomalies, and the ground truth of what they really did.
 //!
-//! Begin with [`campaign`] (what is asked for), then [`schedule`] (what that becomes under a
+//! Begin with [`campaign`] (what is asked for), then [`schedule()`] (what that becomes under a
 //! seed), then [`inject`] (what was done, as [`firm_model::Anomaly`]) and [`run()`]. [`stressor::run_stressor`]
 //! is what a stressor's process does.
 //!
