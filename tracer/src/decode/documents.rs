@@ -19,39 +19,67 @@ pub(super) fn documents<'a>(
     text: &'a [u8],
     mut target: impl Documents<'a>,
 ) -> Result<Decoded, DecodeError> {
-    let mut scan = Scan::new(text);
-    // Where lines have been counted up to, always the start of one.
-    let (mut counted, mut lines) = (0, 0);
-    while scan.peek().is_some() {
-        let Err(error) = target.document(&mut scan) else {
-            continue;
-        };
-        let before = text.get(counted..error.at).unwrap_or_default();
-        let newlines = before.iter().filter(|byte| **byte == b'\n').count();
-        let line_start = before.iter().rposition(|byte| *byte == b'\n');
-        let at = Position::Line {
-            line: lines + newlines + 1,
-            column: before.len() - line_start.map_or(0, |at| at + 1) + 1,
-        };
-        let Some(next) = next_line(text, error.at) else {
-            let decoded = std::mem::take(target.decoded());
-            return Err(DecodeError::new(at, error.what, decoded));
-        };
-        target.decoded().reject_at(at, Reject::Malformed);
-        lines += newlines + 1;
-        counted = next;
-        scan.go_to(next);
+    let mut places = Places {
+        text,
+        counted: 0,
+        lines: 0,
+    };
+    let mut from = 0;
+    loop {
+        let mut scan = Scan::within(text, from..text.len());
+        if scan.peek().is_none() {
+            return Ok(std::mem::take(target.decoded()));
+        }
+        let line = own_line(text, scan.place());
+        from = line.unwrap_or(text.len());
+        scan = Scan::within(text, scan.place()..from);
+        while scan.peek().is_some() {
+            let Err(error) = target.document(&mut scan) else {
+                continue;
+            };
+            let at = places.at(error.at);
+            if line.is_none() {
+                let decoded = std::mem::take(target.decoded());
+                return Err(DecodeError::new(at, error.what, decoded));
+            }
+            target.decoded().reject_at(at, Reject::Malformed);
+            break;
+        }
     }
-    Ok(std::mem::take(target.decoded()))
 }
 
-/// Start of the line after the one that holds the byte `at`, if both begin with an object.
-fn next_line(bytes: &[u8], at: usize) -> Option<usize> {
-    let newline = |byte: &u8| *byte == b'\n';
-    let (before, behind) = bytes.split_at_checked(at).unwrap_or((bytes, &[]));
-    let this = before.iter().rposition(newline).map_or(0, |at| at + 1);
-    let next = before.len() + behind.iter().position(newline)? + 1;
-    (bytes.get(this) == Some(&b'{') && bytes.get(next) == Some(&b'{')).then_some(next)
+/// Turns bytes into lines and columns, for places that only go forward.
+struct Places<'a> {
+    text: &'a [u8],
+    /// Start of a line up to which lines have been counted.
+    counted: usize,
+    lines: usize,
+}
+
+impl Places<'_> {
+    fn at(&mut self, byte: usize) -> Position {
+        let before = self.text.get(self.counted..byte).unwrap_or_default();
+        for newline in memchr::memchr_iter(b'\n', before) {
+            self.lines += 1;
+            // Positions are in `before`, which starts where counting began.
+            self.counted = byte - before.len() + newline + 1;
+        }
+        Position::Line {
+            line: self.lines + 1,
+            column: byte.saturating_sub(self.counted) + 1,
+        }
+    }
+}
+
+/// End of the line that starts at `at`, if that line and the next both begin with an object: then
+/// the text has one document a line.
+fn own_line(text: &[u8], at: usize) -> Option<usize> {
+    let starts_line = at == 0 || text.get(at - 1) == Some(&b'\n');
+    if !starts_line || text.get(at) != Some(&b'{') {
+        return None;
+    }
+    let end = at + memchr::memchr(b'\n', text.get(at..)?)?;
+    (text.get(end + 1) == Some(&b'{')).then_some(end)
 }
 
 #[cfg(test)]
@@ -59,9 +87,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_line_is_skipped_only_between_lines_of_objects() {
-        assert_eq!(next_line(b"{}\n{oops\n{}\n", 5), Some(9));
-        assert_eq!(next_line(b"{}\n{oops\n", 5), None);
-        assert_eq!(next_line(b"{\n \"a\": oops\n}\n", 5), None);
+    fn a_line_is_a_document_only_between_lines_of_objects() {
+        assert_eq!(own_line(b"{}\n{oops\n{}\n", 0), Some(2));
+        assert_eq!(own_line(b"{}\n{oops\n{}\n", 3), Some(8));
+        assert_eq!(own_line(b"{}\n{oops\n", 3), None);
+        assert_eq!(own_line(b"{\n \"a\": oops\n}\n", 0), None);
+        assert_eq!(own_line(b"[{}\n{}]\n", 1), None);
+    }
+
+    #[test]
+    fn places_count_lines_once() {
+        let mut places = Places {
+            text: b"ab\n\ncd\nef",
+            counted: 0,
+            lines: 0,
+        };
+        for (byte, line, column) in [(1, 1, 2), (3, 2, 1), (5, 3, 2), (7, 4, 1), (8, 4, 2)] {
+            assert_eq!(places.at(byte), Position::Line { line, column });
+        }
     }
 }

@@ -129,7 +129,12 @@ mod tests {
 
     #[test]
     fn nineteen_digits_stay_exact() {
-        let signed = |text: &str| Scan::new(text.as_bytes()).scalar().unwrap().signed();
+        let signed = |text: &str| {
+            Scan::within(text.as_bytes(), 0..text.len())
+                .scalar()
+                .unwrap()
+                .signed()
+        };
         for text in ["1661140387563141851", "\"1661140387563141851\""] {
             assert_eq!(signed(text), Ok(Some(1_661_140_387_563_141_851)));
         }

@@ -35,13 +35,17 @@ const fn matches(word: u64, byte: u8) -> u64 {
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(text: &'a [u8]) -> Self {
-        Self { text, pos: 0 }
+    /// A reader over a part of a text; places are those in the whole.
+    pub(super) fn within(text: &'a [u8], part: std::ops::Range<usize>) -> Self {
+        Self {
+            text: text.get(..part.end).unwrap_or(text),
+            pos: part.start,
+        }
     }
 
-    /// Goes on at another place.
-    pub(super) fn go_to(&mut self, at: usize) {
-        self.pos = at;
+    /// Where it stands.
+    pub(super) fn place(&self) -> usize {
+        self.pos
     }
 
     #[cold]
@@ -292,8 +296,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn scan(text: &str) -> Scan<'_> {
+        Scan::within(text.as_bytes(), 0..text.len())
+    }
+
     fn skipped(text: &str) -> Read<usize> {
-        let mut scan = Scan::new(text.as_bytes());
+        let mut scan = scan(text);
         scan.skip().map(|()| scan.pos)
     }
 
@@ -311,7 +319,7 @@ mod tests {
         #[test]
         fn any_string_is_read_as_serde_reads_it(text in any::<String>(), pad in 0_usize..9) {
             let json = format!("{}{}", " ".repeat(pad), serde_json::to_string(&text).unwrap());
-            let scalar = Scan::new(json.as_bytes()).scalar();
+            let scalar = scan(&json).scalar();
             prop_assert_eq!(scalar, Ok(Scalar::Text(Cow::Owned(text))));
             prop_assert_eq!(skipped(&json), Ok(json.len()));
         }
@@ -319,7 +327,7 @@ mod tests {
         #[test]
         fn any_number_is_read_as_serde_reads_it(text in "-?[0-9]{1,20}(\\.[0-9]{1,3})?(e[0-9])?") {
             let known = serde_json::from_str::<serde_json::Number>(&text).ok();
-            let read = Scan::new(text.as_bytes()).scalar().ok();
+            let read = scan(&text).scalar().ok();
             let read = read.map(|scalar| match scalar {
                 Scalar::Unsigned(number) => number.into(),
                 Scalar::Signed(number) => number.into(),
