@@ -48,6 +48,35 @@ pub fn features_by_request<'a>(
         .collect()
 }
 
+/// Fewest requests of one path signature that are a group of their own.
+pub const MIN_GROUP: usize = 30;
+
+/// Features per critical path, as the paper takes them (FIRM 3.2.3):
+/// requests of one type are grouped by path signature, and those whose signature has fewer than
+/// [`MIN_GROUP`] requests are one group under `None`.
+#[must_use]
+pub fn features_by_path<'a>(
+    observations: impl IntoIterator<Item = &'a Observation>,
+) -> BTreeMap<(RequestType, Option<u64>), Vec<Features>> {
+    let mut groups: BTreeMap<(RequestType, u64), Vec<&Observation>> = BTreeMap::new();
+    for observation in observations {
+        let group = groups.entry((observation.request, observation.signature));
+        group.or_default().push(observation);
+    }
+    let mut tables: BTreeMap<(RequestType, Option<u64>), FeatureTable> = BTreeMap::new();
+    for ((request, signature), group) in groups {
+        let key = (group.len() >= MIN_GROUP).then_some(signature);
+        let table = tables.entry((request, key)).or_default();
+        group
+            .into_iter()
+            .for_each(|observation| table.add(observation));
+    }
+    tables
+        .into_iter()
+        .map(|(key, table)| (key, table.finish()))
+        .collect()
+}
+
 /// Gathers requests of one type.
 #[derive(Debug, Default)]
 pub struct FeatureTable {

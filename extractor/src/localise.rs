@@ -8,8 +8,11 @@
 //!   caller that does not get to run sees every answer late. Together means the lower median
 //!   over the callees; it is taken off the callees and put on the caller as server time.
 //!
+//! A mean over few requests is worth little, so each growth is shrunk by n / (n + 3), n being
+//! the requests that show it, now or in the baseline, whichever are fewer.
+//!
 //! The measure is per call, so that a change in the mix of requests is not taken for growth, and
-//! an instance that is new is held against its service.
+//! an instance that is new is held against its service, and a new service against nothing.
 //!
 //! Without a baseline the score is the covariance share of Algorithm 3.2 and the decision is on
 //! RI and CI.
@@ -21,6 +24,9 @@ use firm_model::{Features, InstanceKey, Part};
 use crate::baseline::{PartKey, RequestBaseline, Stat};
 use crate::features::features;
 use crate::observation::Observation;
+
+/// Requests on which half of a growth is believed.
+const SHRINK_REQUESTS: f64 = 3.0;
 
 /// When a ranked instance is held to be a culprit. A closed set, so that a trained classifier
 /// can stand beside the threshold.
@@ -209,8 +215,10 @@ struct Growth {
 
 fn growth(now: &Stat, normal: Option<&Stat>) -> Growth {
     let before = normal.and_then(Stat::mean_per_call).unwrap_or(0.0);
+    let seen = normal.map_or(now.requests, |normal| normal.requests.min(now.requests)) as f64;
+    let weight = seen / (seen + SHRINK_REQUESTS);
     Growth {
-        per_call: now.mean_per_call().unwrap_or(0.0) - before,
+        per_call: weight * (now.mean_per_call().unwrap_or(0.0) - before),
         calls: now.calls as f64 / now.requests.max(1) as f64,
         normal: before,
     }

@@ -83,6 +83,21 @@ fn request_types_are_kept_apart() {
     assert!(made.values().all(|f| f[0].samples == 1));
 }
 
+#[test]
+fn thin_paths_share_a_group() {
+    let observations: Vec<Observation> = (0_u32..)
+        .zip([1_u64; MIN_GROUP].into_iter().chain([2; 5]).chain([3; 7]))
+        .map(|(n, signature)| {
+            let mut made = observation(n, seconds(1.0), &[server("x", "x", i64::from(n))]);
+            made.signature = signature;
+            made
+        })
+        .collect();
+    let made = features_by_path(&observations);
+    let groups: Vec<_> = made.iter().map(|((_, s), f)| (*s, f[0].samples)).collect();
+    assert_eq!(groups, vec![(None, 12), (Some(1), MIN_GROUP)]);
+}
+
 proptest! {
     #[test]
     fn shares_sum_to_one_and_coefficients_are_bounded(
