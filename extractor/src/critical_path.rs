@@ -2,7 +2,7 @@
 //!
 //! Source: FIRM (OSDI'20), Algorithm 3.1, with what it leaves open decided as [`PathRule`] says.
 //! One walk serves all rules, without recursion; a rule only says which children of a span are
-//! on the path ([`rules`]).
+//! on the path (`rules.rs`).
 //!
 //! A span is walked within a window, for the root its own times. Its children on the path are
 //! walked within windows of their own, and what no such child covers is the span's own time.
