@@ -145,4 +145,32 @@ mod tests {
         assert_eq!(service("frontend"), "frontend");
         assert_eq!(service("-a-b"), "-a-b");
     }
+
+    #[test]
+    fn rows_are_read_by_column_names_and_bad_ones_counted() {
+        let table =
+            b"SpanID,TraceID,ParentID,PodName,OperationName,StartTimeUnixNano,EndTimeUnixNano\n\
+            a,1,root,cart-5d6-x1,\"list, all\",1661140387563141850,1661140388006230783\n\
+            b,1,a,cart-5d6-x1,get,soon,3\n\
+            c,1,a\n\
+            d,1,a,cart-5d6-x1,get,-1,3\n\
+            e,1,a,,get,2,3\n";
+        let names = Interner::new();
+        let mut spans = Vec::new();
+        let decoded = decode(table, &names, &mut spans).unwrap();
+        assert_eq!(spans.len(), 2);
+        assert_eq!(&*names.resolve(spans[0].operation), "list, all");
+        assert_eq!(&*names.resolve(spans[0].instance), "cart-5d6-x1");
+        assert_eq!(spans[0].start.as_nanos(), 1_661_140_387_563_141_850);
+        assert_eq!(spans[0].parent_id, None);
+        assert_eq!(decoded.notes.get(Note::MissingService), 1);
+        assert_eq!(
+            decoded.rejected.to_string(),
+            "bad_time 1, time_out_of_range 1, malformed 1"
+        );
+        assert_eq!(
+            decoded.first_rejected,
+            Some((Position::Line { line: 3, column: 0 }, Reject::BadTime))
+        );
+    }
 }

@@ -1,8 +1,9 @@
 //! A JSON reader that jumps over what is not asked for.
 //!
-//! Most of a Jaeger span is tags and logs that nobody reads. serde_json takes 1.4 µs to step over
-//! a span of HotROD, this reader half of that. What is read is read strictly; what is skipped is
-//! only held to closed strings and balanced brackets.
+//! Most of a Jaeger span is tags and logs that nobody reads. On the machine where both were
+//! measured, serde_json takes 1.4 µs only to step over a span of HotROD, and a whole Jaeger span is
+//! decoded with this reader in 1.2 µs (`cargo bench -p firm-tracer --bench decode`). What is read
+//! is read strictly; what is skipped is only held to closed strings and balanced brackets.
 
 use std::borrow::Cow;
 
@@ -315,7 +316,33 @@ mod tests {
         assert!(skipped("01").is_err());
     }
 
+    fn any_json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            ".*".prop_map(serde_json::Value::String),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(serde_json::Value::Array),
+                prop::collection::vec((".{0,10}", inner), 0..6)
+                    .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
     proptest! {
+        #[test]
+        fn any_value_is_skipped_whole(value in any_json(), pretty in any::<bool>()) {
+            let text = if pretty {
+                serde_json::to_string_pretty(&value).unwrap()
+            } else {
+                value.to_string()
+            };
+            prop_assert_eq!(skipped(&format!("{text},1")), Ok(text.len()));
+        }
+
         #[test]
         fn any_string_is_read_as_serde_reads_it(text in any::<String>(), pad in 0_usize..9) {
             let json = format!("{}{}", " ".repeat(pad), serde_json::to_string(&text).unwrap());

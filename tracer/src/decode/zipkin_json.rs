@@ -138,7 +138,10 @@ impl Target<'_> {
                 self.decoded.take(span, self.out);
                 Ok(())
             }
-            _ => scan.skip(),
+            _ => {
+                self.decoded.reject(Reject::Malformed);
+                scan.skip()
+            }
         }
     }
 
