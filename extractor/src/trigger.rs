@@ -106,8 +106,9 @@ impl Trigger {
             if self.violated {
                 self.violated = self.over as f64 > (allowed * count as f64).ceil();
             } else {
-                let tail = binomial_tail(count, self.over, allowed);
-                self.violated = tail < self.config.false_alarm;
+                // No more than allowed is no alarm, and needs no sum.
+                self.violated = self.over as f64 > allowed * count as f64
+                    && binomial_tail(count, self.over, allowed) < self.config.false_alarm;
             }
         }
         self.violated
@@ -117,6 +118,12 @@ impl Trigger {
     #[must_use]
     pub const fn is_violated(&self) -> bool {
         self.violated
+    }
+
+    /// Requests over the bound among those looked at.
+    #[must_use]
+    pub const fn over(&self) -> usize {
+        self.over
     }
 
     /// Forgets all requests, as after a change whose effect is to be judged afresh.
