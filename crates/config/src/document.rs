@@ -89,6 +89,12 @@ impl Document {
         })
     }
 
+    /// Whether the document is a map that has this key, to tell what it is for.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        matches!(&self.root.data, Data::Map(entries) if entries.iter().any(|(name, _)| name == key))
+    }
+
     /// Reads the document as one section.
     ///
     /// `read` returns `None` when it noted a problem that leaves nothing to return.

@@ -1,0 +1,132 @@
+//! From a violated objective to a finding: who, what it lacks, and which traces prove it.
+
+use firm_extractor::localise::{Ranked, localise};
+use firm_extractor::observation::Observation;
+use firm_extractor::resource::{Evidence, Share, name_resource};
+use firm_model::{Culprit, Finding, InstanceId, Timestamp, TraceId, Verdict};
+
+use super::{Controller, Tipped};
+use crate::telemetry::Telemetry;
+
+/// Most culprits of a finding.
+const MOST_CULPRITS: usize = 3;
+/// Traces that a finding names as evidence.
+const EVIDENCE: usize = 5;
+/// Fewest requests that are ranked.
+const LEAST_REQUESTS: usize = 5;
+
+impl Controller {
+    /// The finding of the most violated objective, the index of its watch, and the trace that
+    /// made its trigger fire. `None` where no objective is violated or nobody stands out.
+    pub(super) fn find(
+        &mut self,
+        wall: Timestamp,
+        telemetry: &Telemetry,
+    ) -> Option<(Finding, usize, Option<Tipped>)> {
+        let violated = self
+            .watches
+            .iter()
+            .enumerate()
+            .filter(|(_, watch)| watch.is_violated());
+        let (index, watch) = violated.max_by_key(|(_, watch)| watch.over())?;
+        let requests: Vec<&Observation> = self
+            .window
+            .of(watch.request, self.judged_from)
+            .filter(|request| request.start >= self.judged_from)
+            .collect();
+        if requests.len() < LEAST_REQUESTS {
+            return None;
+        }
+        let normal = self.baseline.request(watch.request);
+        let ranked = localise(requests.iter().copied(), normal, &self.classifier);
+        let culprits: Vec<Culprit> = ranked
+            .iter()
+            .filter(|ranked| ranked.is_culprit)
+            .take(MOST_CULPRITS)
+            .map(|ranked| self.culprit(ranked, &requests, telemetry))
+            .collect();
+        if culprits.is_empty() {
+            return None;
+        }
+        let tipped = watch.tipped();
+        let request_type = watch.request.name(&self.names);
+        self.last_finding += 1;
+        let finding = Finding {
+            id: self.last_finding,
+            at: wall,
+            window_start: requests.first()?.start,
+            window_end: requests.last()?.end,
+            request_type,
+            culprits,
+            evidence: slowest(&requests),
+        };
+        Some((finding, index, tipped))
+    }
+
+    fn culprit(
+        &self,
+        ranked: &Ranked,
+        requests: &[&Observation],
+        telemetry: &Telemetry,
+    ) -> Culprit {
+        let instance = InstanceId::new(&*self.names.resolve(ranked.key.instance));
+        let failed = requests.iter().filter(|request| request.error).count();
+        let evidence = Evidence {
+            throttled: telemetry.throttled(&instance),
+            waiting: telemetry.waiting(&instance),
+            errors: Share {
+                now: Some(failed as f64 / requests.len() as f64),
+                normal: None,
+            },
+        };
+        let verdict = name_resource(ranked.part, &evidence);
+        let features = ranked.features();
+        Culprit {
+            service: self.names.resolve(ranked.key.service).to_string(),
+            why: why(ranked, &evidence, verdict),
+            instance,
+            part: ranked.part,
+            verdict,
+            score: ranked.score,
+            ri: features.and_then(|features| features.ri),
+            ci: features.and_then(|features| features.ci),
+        }
+    }
+}
+
+/// The figures that speak against an instance, in words.
+fn why(ranked: &Ranked, evidence: &Evidence, verdict: Verdict) -> String {
+    let mut parts = Vec::new();
+    if let Some(ratio) = ranked.growth_ratio {
+        let millis = ranked.score / 1e6;
+        parts.push(format!(
+            "{millis:.1} ms a request more than normal ({:.1} times)",
+            1.0 + ratio
+        ));
+    }
+    for (name, share) in [
+        ("periods throttled", evidence.throttled),
+        ("runnable time spent waiting", evidence.waiting),
+    ] {
+        if let Some(now) = share.now {
+            let normal = share
+                .normal
+                .map_or(String::new(), |n| format!(", normally {:.0} %", n * 100.0));
+            parts.push(format!("{:.0} % of its {name}{normal}", now * 100.0));
+        }
+    }
+    if verdict == Verdict::NotAResource {
+        parts.push("most of its requests fail".to_owned());
+    }
+    parts.join("; ")
+}
+
+fn slowest(requests: &[&Observation]) -> Vec<TraceId> {
+    let mut by_latency: Vec<&&Observation> = requests.iter().collect();
+    by_latency.sort_by_key(|request| std::cmp::Reverse(request.root_nanos));
+    by_latency
+        .iter()
+        .take(EVIDENCE)
+        .map(|request| request.trace_id)
+        .collect()
+}

@@ -1,0 +1,334 @@
+//! The controller's hands: a thread that reads counters, hands graphs to the controller, carries
+//! its decisions out, and puts everything back at the end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use firm_host::{ActuatorError, CpuActuator, InstanceGroup, LimitError, RestoreReport, sched};
+use firm_model::{
+    Actuator as _, Anomaly, Change, Clock, Event, ExecutionGraph, GraphStore as _, InstanceId,
+    Latency, Monotonic, Timestamp,
+};
+use firm_store::{EventLog, MemoryStore};
+
+use super::event::DemoEvent;
+use super::report::{Budget, LimitChange};
+use crate::controller::{Controller, Decision, Tipped};
+use crate::telemetry::{Counters, Telemetry};
+
+/// How often the objectives are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often counters are read and the rule loop turns.
+const TICK: Duration = Duration::from_millis(100);
+/// Where processes are seen.
+const PROC: &str = "/proc";
+
+/// One instance as the loop sees it.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) instance: InstanceId,
+    pub(super) pid: u32,
+    pub(super) group: Option<InstanceGroup>,
+}
+
+/// What the loop is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    BeginLearning,
+    EndLearning,
+    Anomaly(Anomaly),
+    Stop,
+}
+
+/// Messages to the loop: graphs with the time of their arrival, and commands.
+#[derive(Debug)]
+pub(super) enum Message {
+    Graph(Box<ExecutionGraph>, Timestamp),
+    Command(Command),
+}
+
+/// What the loop remembers for the report.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// First finding after learning: culprit, verdict, when.
+    pub(super) first: Option<(firm_model::Culprit, Timestamp)>,
+    /// First change, and when it was in effect.
+    pub(super) action: Option<(LimitChange, Timestamp)>,
+    /// All instances whose limits were changed.
+    pub(super) changed: Vec<InstanceId>,
+    pub(super) budget: Option<Budget>,
+    pub(super) taken_back_at: Option<Timestamp>,
+    pub(super) restore: Option<RestoreReport>,
+    pub(super) graphs: u64,
+}
+
+/// The loop's thread.
+pub(super) struct Control {
+    pub(super) controller: Controller,
+    pub(super) sources: Vec<Source>,
+    /// `None` to recommend only.
+    pub(super) actuator: Option<CpuActuator>,
+    pub(super) messages: Receiver<Message>,
+    pub(super) events: Sender<DemoEvent>,
+    pub(super) log: EventLog,
+    pub(super) store: MemoryStore,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) grace: Duration,
+    pub(super) telemetry: Telemetry,
+    pub(super) outcome: Outcome,
+}
+
+impl Control {
+    /// Runs until told to stop, or until nobody can tell any more; then puts everything back.
+    pub(super) fn run(mut self) -> Outcome {
+        let mut next_tick = self.clock.monotonic();
+        loop {
+            if self.drain() {
+                break;
+            }
+            let now = self.clock.monotonic();
+            if now >= next_tick {
+                self.tick(now);
+                next_tick = later(next_tick, now);
+            }
+            self.look();
+        }
+        self.put_back();
+        self.outcome
+    }
+
+    /// Takes messages until the next look is due. Whether to stop.
+    fn drain(&mut self) -> bool {
+        let end = self.clock.monotonic() + LOOK;
+        loop {
+            match self.messages.recv_timeout(end - self.clock.monotonic()) {
+                Ok(Message::Graph(graph, arrived)) => self.take(&graph, arrived),
+                Ok(Message::Command(Command::Stop)) | Err(RecvTimeoutError::Disconnected) => {
+                    return true;
+                }
+                Ok(Message::Command(Command::BeginLearning)) => {
+                    self.controller.begin_learning();
+                    self.telemetry.begin_normal();
+                }
+                Ok(Message::Command(Command::EndLearning)) => {
+                    self.telemetry.end_normal();
+                    self.controller.end_learning();
+                }
+                Ok(Message::Command(Command::Anomaly(anomaly))) => {
+                    self.keep(Event::Anomaly(anomaly));
+                }
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+        }
+    }
+
+    fn take(&mut self, graph: &ExecutionGraph, arrived: Timestamp) {
+        self.outcome.graphs += 1;
+        self.controller.take(graph, arrived);
+        if let Err(error) = self.store.put_graph(graph) {
+            tracing::warn!(%error, "graph not kept");
+        }
+    }
+
+    fn tick(&mut self, now: Monotonic) {
+        for source in &self.sources {
+            let counters = counters(source, self.actuator.as_ref(), now);
+            self.telemetry.add(&source.instance, now, counters);
+        }
+        let was_complete = self.controller.take_back_complete();
+        for decision in self.controller.tick(now, &self.telemetry) {
+            self.carry_out(&decision);
+        }
+        if !was_complete && self.controller.take_back_complete() {
+            self.outcome.taken_back_at = Some(self.clock.wall());
+            self.tell(DemoEvent::TakenBack);
+        }
+    }
+
+    fn look(&mut self) {
+        let begin = self.clock.monotonic();
+        let seen = self.clock.wall();
+        let turn = self.controller.look(begin, seen, &self.telemetry);
+        let decided = self.clock.monotonic();
+        let Some((finding, tipped)) = turn.finding else {
+            return;
+        };
+        let named_at = self.clock.wall();
+        if let Some(culprit) = finding.culprits.first() {
+            self.outcome
+                .first
+                .get_or_insert_with(|| (culprit.clone(), named_at));
+        }
+        for decision in &turn.decisions {
+            let written = self.carry_out(decision);
+            if let (Some(tipped), Some(write), None) = (tipped, written, self.outcome.budget) {
+                let times = Times {
+                    seen,
+                    decision: decided - begin,
+                    write,
+                };
+                self.outcome.budget = Some(budget(tipped, self.grace, &times));
+            }
+        }
+        self.tell(DemoEvent::Finding(finding.clone()));
+        self.keep(Event::Finding(finding));
+    }
+
+    /// Applies or recommends. How long the write took, `None` if nothing was written.
+    fn carry_out(&mut self, decision: &Decision) -> Option<Duration> {
+        let instance = decision.action.instance();
+        let Some(actuator) = &mut self.actuator else {
+            self.tell(DemoEvent::Recommendation {
+                instance: instance.clone(),
+                cpu: decision.action.cpu(),
+                finding: decision.finding,
+            });
+            return None;
+        };
+        let begin = self.clock.monotonic();
+        match actuator.apply(&decision.action) {
+            Ok(all) => {
+                let took = self.clock.monotonic() - begin;
+                for applied in all {
+                    if decision.finding.is_some() {
+                        self.controller.applied(applied.at);
+                    }
+                    let change = LimitChange {
+                        instance: applied.instance.clone(),
+                        from: applied.from,
+                        to: applied.to,
+                    };
+                    self.outcome.action.get_or_insert((change, applied.at));
+                    if !self.outcome.changed.contains(&applied.instance) {
+                        self.outcome.changed.push(applied.instance.clone());
+                    }
+                    let change = Change {
+                        applied,
+                        finding: decision.finding,
+                        by: decision.by.to_owned(),
+                        undo: decision.undo,
+                    };
+                    self.tell(DemoEvent::Change(change.clone()));
+                    self.keep(Event::Change(change));
+                }
+                Some(took)
+            }
+            Err(error) => {
+                if is_foreign(&error) {
+                    self.controller.yielded(instance);
+                }
+                let text = format!("limit of `{instance}` is left alone: {}", chain(&error));
+                self.tell(DemoEvent::Note { text });
+                None
+            }
+        }
+    }
+
+    fn put_back(&mut self) {
+        let Some(actuator) = &mut self.actuator else {
+            return;
+        };
+        match actuator.writer_mut().undo_all() {
+            Ok(report) => self.outcome.restore = Some(report),
+            Err(error) => {
+                let text = format!("limits are put back, but {}", chain(&error));
+                self.tell(DemoEvent::Note { text });
+            }
+        }
+        if let Err(error) = self.log.sync() {
+            tracing::warn!(%error, "event log not synced");
+        }
+    }
+
+    fn tell(&self, event: DemoEvent) {
+        // Without a listener the loop goes on: limits matter more than words.
+        let _ = self.events.send(event);
+    }
+
+    /// To the event log and the store.
+    fn keep(&mut self, event: Event) {
+        if let Err(error) = self.log.append(&event) {
+            tracing::warn!(%error, "event not logged");
+        }
+        let kept = match &event {
+            Event::Finding(finding) => self.store.put_finding(finding),
+            Event::Change(change) => self.store.put_change(change),
+            Event::Anomaly(anomaly) => self.store.put_anomaly(anomaly),
+        };
+        if let Err(error) = kept {
+            tracing::warn!(%error, "event not kept");
+        }
+    }
+}
+
+fn counters(source: &Source, actuator: Option<&CpuActuator>, now: Monotonic) -> Counters {
+    // What cannot be read is absent, and absent means hold.
+    let cpu = source
+        .group
+        .as_ref()
+        .and_then(|group| group.cpu_sample(now).ok());
+    let sched = sched::sample(Path::new(PROC), source.pid, now)
+        .ok()
+        .flatten();
+    let limit = match actuator {
+        Some(actuator) => actuator.limit(&source.instance).ok().flatten(),
+        None => source
+            .group
+            .as_ref()
+            .and_then(|group| group.cpu().quota().ok().flatten())
+            .and_then(|quota| quota.limit()),
+    };
+    Counters { cpu, sched, limit }
+}
+
+struct Times {
+    seen: Timestamp,
+    decision: Duration,
+    write: Duration,
+}
+
+fn budget(tipped: Tipped, grace: Duration, times: &Times) -> Budget {
+    let nanos = |nanos: i64| Latency::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    let grace_nanos = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
+    Budget {
+        export: nanos(
+            tipped
+                .arrived
+                .nanos_since(tipped.ended)
+                .saturating_sub(grace_nanos),
+        ),
+        grace: Latency::from(grace),
+        window: nanos(times.seen.nanos_since(tipped.arrived)),
+        decision: Latency::from(times.decision),
+        write: Latency::from(times.write),
+    }
+}
+
+/// The next tick: on the grid, and after `now` if ticks were missed.
+fn later(tick: Monotonic, now: Monotonic) -> Monotonic {
+    let next = tick + TICK;
+    if next > now { next } else { now + TICK }
+}
+
+fn is_foreign(error: &ActuatorError) -> bool {
+    matches!(
+        error,
+        ActuatorError::Write {
+            source: LimitError::ForeignWriter { .. },
+            ..
+        }
+    )
+}
+
+/// An error and its causes on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,274 @@
+//! Every request as the load generator saw it, and what its clock says about the objectives.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use firm_model::{Latency, Objective, Timestamp};
+use firm_testbed::load::{Outcome, RequestRecord};
+
+use super::event::Status;
+use crate::controller::trigger_of;
+use crate::settings::TriggerSettings;
+
+/// How far back the live figures look.
+const LIVE_NANOS: i64 = 2_000_000_000;
+/// Length of the window in which an objective has to hold to hold again.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// All requests of a run.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    objectives: BTreeMap<String, Objective>,
+    records: Vec<RequestRecord>,
+}
+
+/// What became of the objectives, by the load generator's clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outcomes {
+    /// When the trigger fired on the requests as the load generator saw them.
+    pub(super) violated_at: Option<Timestamp>,
+    /// Begin of the first second after the change in which every objective held.
+    pub(super) holding_at: Option<Timestamp>,
+    /// Requests that were due from the injection on.
+    pub(super) requests: usize,
+    /// Those over their bound, failed, given up or never sent.
+    pub(super) violations: usize,
+}
+
+impl Recorder {
+    pub(super) fn new(objectives: &[Objective]) -> Self {
+        let named = |objective: &Objective| {
+            (
+                format!("{}/{}", objective.service, objective.operation),
+                objective.clone(),
+            )
+        };
+        Self {
+            objectives: objectives.iter().map(named).collect(),
+            records: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, record: &RequestRecord) {
+        self.records.push(record.clone());
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The request type furthest from its objective, as of `now`.
+    pub(super) fn status(&self, now: Timestamp) -> Option<Status> {
+        let from = now.saturating_add_nanos(-LIVE_NANOS);
+        let second = now.saturating_add_nanos(-1_000_000_000);
+        let recent: Vec<&RequestRecord> = self
+            .records
+            .iter()
+            .rev()
+            .take_while(|record| ended(record) >= from)
+            .collect();
+        let per_second = recent
+            .iter()
+            .filter(|record| ended(record) >= second)
+            .count();
+        let of_type = |(name, objective): (&String, &Objective)| {
+            let mut nanos: Vec<u64> = recent
+                .iter()
+                .filter(|record| *record.request_type == **name)
+                .map(|record| judged(record).as_nanos())
+                .collect();
+            nanos.sort_unstable();
+            let p50 = Latency::from_nanos(*nanos.get(nanos.len() / 2)?);
+            let p99 = Latency::from_nanos(*nanos.get((nanos.len() * 99).div_ceil(100) - 1)?);
+            Some(Status {
+                at_s: 0.0,
+                of_s: 0.0,
+                request_type: name.clone(),
+                p50,
+                p99,
+                bound: objective.bound,
+                quantile: objective.quantile.get(),
+                per_second,
+                changed: Vec::new(),
+            })
+        };
+        let distance =
+            |status: &Status| status.p99.as_nanos() as f64 / status.bound.as_nanos().max(1) as f64;
+        self.objectives
+            .iter()
+            .filter_map(of_type)
+            .max_by(|a, b| distance(a).total_cmp(&distance(b)))
+    }
+
+    /// What the load generator's clock says, given when contention began and when the first
+    /// change took effect.
+    pub(super) fn outcomes(
+        &self,
+        trigger: &TriggerSettings,
+        injected_at: Timestamp,
+        effective_at: Option<Timestamp>,
+    ) -> Outcomes {
+        let mut since: Vec<&RequestRecord> = self
+            .records
+            .iter()
+            .filter(|record| record.intended >= injected_at)
+            .collect();
+        since.sort_by_key(|record| ended(record));
+        let mut triggers: BTreeMap<&str, _> = self
+            .objectives
+            .iter()
+            .map(|(name, objective)| (name.as_str(), trigger_of(objective, trigger)))
+            .collect();
+        let violated_at = since.iter().find_map(|record| {
+            let trigger = triggers.get_mut(&*record.request_type)?;
+            trigger
+                .push(ended(record), judged(record))
+                .then(|| ended(record))
+        });
+        let violations = since
+            .iter()
+            .filter(|record| self.is_violation(record))
+            .count();
+        since.sort_by_key(|record| record.intended);
+        Outcomes {
+            violated_at,
+            holding_at: effective_at.and_then(|at| self.holding(&since, at)),
+            requests: since.len(),
+            violations,
+        }
+    }
+
+    fn is_violation(&self, record: &RequestRecord) -> bool {
+        let over = |objective: &Objective| judged(record) > objective.bound;
+        self.objectives.get(&*record.request_type).is_some_and(over)
+    }
+
+    /// Begin of the first [`HOLD`] from `from` on in which every objective holds. `since` is in
+    /// the order of intended sending.
+    fn holding(&self, since: &[&RequestRecord], from: Timestamp) -> Option<Timestamp> {
+        let last = since.last()?.intended;
+        let bad = since.iter().filter(|record| self.is_violation(record));
+        let after_bad = bad.map(|record| record.intended.saturating_add_nanos(1));
+        let mut begins: Vec<Timestamp> = std::iter::once(from)
+            .chain(after_bad.filter(|at| *at >= from))
+            .collect();
+        begins.sort_unstable();
+        let hold = i64::try_from(HOLD.as_nanos()).unwrap_or(i64::MAX);
+        begins.into_iter().find(|begin| {
+            let end = begin.saturating_add_nanos(hold);
+            let within =
+                |record: &&&RequestRecord| record.intended >= *begin && record.intended < end;
+            end <= last && self.holds(since.iter().filter(within).copied())
+        })
+    }
+
+    /// Whether of every type no more requests are over the bound than the quantile allows,
+    /// rounded up to whole requests.
+    fn holds<'a>(&self, records: impl Iterator<Item = &'a RequestRecord>) -> bool {
+        let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for record in records {
+            let count = counts.entry(&record.request_type).or_default();
+            count.0 += 1;
+            count.1 += usize::from(self.is_violation(record));
+        }
+        counts.iter().all(|(name, (all, over))| {
+            self.objectives.get(*name).is_none_or(|objective| {
+                *over as f64 <= ((1.0 - objective.quantile.get()) * *all as f64).ceil()
+            })
+        })
+    }
+}
+
+fn ended(record: &RequestRecord) -> Timestamp {
+    let nanos = i64::try_from(record.latency.as_nanos()).unwrap_or(i64::MAX);
+    record.intended.saturating_add_nanos(nanos)
+}
+
+/// The latency that counts: what was not answered was answered never.
+fn judged(record: &RequestRecord) -> Latency {
+    match record.outcome {
+        Outcome::Ok => record.latency,
+        Outcome::Error | Outcome::Timeout | Outcome::Dropped => Latency::from_nanos(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use firm_model::Quantile;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::EPOCH.saturating_add_nanos(ms * 1_000_000)
+    }
+
+    /// A request every 20 ms; those intended within `slow` take 100 ms, the others 5.
+    fn recorder(slow: std::ops::Range<i64>) -> Recorder {
+        let objective = Objective {
+            service: "a".to_owned(),
+            operation: "b".to_owned(),
+            quantile: Quantile::new(0.99).unwrap(),
+            bound: Latency::from_millis(50),
+        };
+        let mut recorder = Recorder::new(&[objective]);
+        for ms in (0..10_000).step_by(20) {
+            let latency = Latency::from_millis(if slow.contains(&ms) { 100 } else { 5 });
+            recorder.add(&RequestRecord {
+                request_type: "a/b".into(),
+                intended: at(ms),
+                latency,
+                outcome: Outcome::Ok,
+            });
+        }
+        recorder
+    }
+
+    #[test]
+    fn times_and_counts_are_those_of_the_requests() {
+        let recorder = recorder(2000..4000);
+        let trigger = Settings::default().extractor.trigger;
+        let outcomes = recorder.outcomes(&trigger, at(1000), Some(at(3000)));
+        assert_eq!((outcomes.requests, outcomes.violations), (450, 100));
+        let violated = outcomes.violated_at.unwrap();
+        assert!(violated > at(2100) && violated < at(2400), "{violated}");
+        // One slow request in a second of fifty is what a p99 allows.
+        let holding = outcomes.holding_at.unwrap();
+        assert!(holding > at(3900) && holding <= at(3981), "{holding}");
+    }
+
+    #[test]
+    fn objective_that_never_holds_again_has_no_such_time() {
+        let recorder = recorder(2000..10_000);
+        let trigger = Settings::default().extractor.trigger;
+        assert_eq!(
+            recorder
+                .outcomes(&trigger, at(1000), Some(at(3000)))
+                .holding_at,
+            None
+        );
+    }
+
+    #[test]
+    fn calm_run_has_no_violation() {
+        let recorder = recorder(0..0);
+        let outcomes = recorder.outcomes(&Settings::default().extractor.trigger, at(0), None);
+        assert_eq!((outcomes.violated_at, outcomes.violations), (None, 0));
+        assert_eq!(
+            recorder.status(at(10_000)).unwrap().p99,
+            Latency::from_millis(5)
+        );
+    }
+
+    #[test]
+    fn unanswered_requests_are_violations_however_fast_they_failed() {
+        let mut recorder = recorder(0..0);
+        recorder.add(&RequestRecord {
+            request_type: "a/b".into(),
+            intended: at(9_990),
+            latency: Latency::from_millis(1),
+            outcome: Outcome::Error,
+        });
+        let outcomes = recorder.outcomes(&Settings::default().extractor.trigger, at(0), None);
+        assert_eq!(outcomes.violations, 1);
+    }
+}

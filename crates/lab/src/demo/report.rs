@@ -1,0 +1,123 @@
+//! What a run came to.
+
+use firm_model::{InstanceId, Latency, MilliCores, Timestamp, Verdict};
+use serde::Serialize;
+
+/// The outcome of one run. Times of day are in nanoseconds since 1970.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunReport {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Whether limits were changed.
+    pub mitigated: bool,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
+    /// The instance that was hurt.
+    pub target: InstanceId,
+    /// Intensity asked for, 0 to 1.
+    pub asked: f64,
+    /// Intensity achieved; lower than asked where the target's limit held it.
+    pub achieved: Option<f64>,
+    /// The five times of the run.
+    pub times: Times,
+    /// First culprit named after the injection.
+    pub culprit: Option<InstanceId>,
+    /// What it was found to lack.
+    pub verdict: Option<Verdict>,
+    /// Whether it is the instance that was hurt.
+    pub culprit_right: bool,
+    /// First change that followed.
+    pub action: Option<LimitChange>,
+    /// Instances other than the target whose limits were changed.
+    pub others_changed: Vec<InstanceId>,
+    /// Where the time from violation to effective limit went.
+    pub budget: Option<Budget>,
+    /// Requests from the injection to the end.
+    pub requests: usize,
+    /// Those over their bound or not answered.
+    pub violations: usize,
+    /// Requests of the whole run.
+    pub total_requests: usize,
+    /// When everything given had been taken back, before the end.
+    pub taken_back_at: Option<Timestamp>,
+    /// Limit files compared byte by byte with what they held before, and how many were equal.
+    pub limits: LimitCheck,
+    /// Spans received and traces assembled.
+    pub spans: SpanCounts,
+}
+
+/// When what happened. `None` where it did not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// Contention began.
+    pub injected: Option<Timestamp>,
+    /// The objective was violated, by the load generator's clock.
+    pub violated: Option<Timestamp>,
+    /// The culprit was named.
+    pub named: Option<Timestamp>,
+    /// The first change was in effect, as read back from the kernel.
+    pub effective: Option<Timestamp>,
+    /// The objective held again, by the load generator's clock.
+    pub holding: Option<Timestamp>,
+}
+
+impl Times {
+    /// Seconds from `from` to `to`, `None` where one is missing.
+    #[must_use]
+    pub fn seconds(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<f64> {
+        Some(to?.nanos_since(from?) as f64 / 1e9)
+    }
+}
+
+/// A change of one limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LimitChange {
+    /// Whose.
+    pub instance: InstanceId,
+    /// Before.
+    pub from: Option<MilliCores>,
+    /// After, as read back.
+    pub to: Option<MilliCores>,
+}
+
+/// Where the time from the end of the request that made the trigger fire to the effective limit
+/// went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Budget {
+    /// Until its last span was here: the exporter's interval and the way.
+    pub export: Latency,
+    /// Until its trace counted as complete.
+    pub grace: Latency,
+    /// Until the loop looked at it.
+    pub window: Latency,
+    /// Paths, ranking, resource, policy, validation.
+    pub decision: Latency,
+    /// Journal, write, read back.
+    pub write: Latency,
+}
+
+/// A comparison of limit files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LimitCheck {
+    /// Files.
+    pub files: usize,
+    /// Of these, byte by byte as before.
+    pub identical: usize,
+    /// The others.
+    pub different: Vec<String>,
+}
+
+/// What came in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SpanCounts {
+    /// Spans received.
+    pub received: u64,
+    /// Spans rejected or dropped.
+    pub lost: u64,
+    /// Datagrams and requests that could not be read.
+    pub malformed: u64,
+    /// Graphs assembled.
+    pub graphs: u64,
+    /// Of these, of services that use different client libraries.
+    pub mixed: u64,
+}

@@ -1,0 +1,115 @@
+//! `firm analyze`: critical paths and culprits from files.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use firm_lab::analyze::{AnalyzeReport, analyze, per_trace};
+use firm_model::{Interner, Span};
+use firm_tracer::file::{FileReport, read_path};
+use serde::Serialize;
+
+use crate::cli::AnalyzeArguments;
+use crate::failure::Hinted;
+use crate::output::{self, Form};
+
+/// What `--output json` prints.
+#[derive(Serialize)]
+struct Output {
+    files: Vec<FileReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    baseline_files: Vec<FileReport>,
+    #[serde(flatten)]
+    report: AnalyzeReport,
+}
+
+/// Reads the files, then prints the report or one line a trace.
+pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
+    let names = Interner::new();
+    let (spans, files) = read(&arguments.files, &names)?;
+    if arguments.per_trace {
+        return print_traces(&spans, arguments, &names);
+    }
+    let (normal, baseline_files) = read(&arguments.baseline, &names)?;
+    let baseline = (!arguments.baseline.is_empty()).then_some(normal.as_slice());
+    let report = analyze(&spans, baseline, arguments.rule, &names);
+    match arguments.output {
+        Form::Json => output::json(&Output {
+            files,
+            baseline_files,
+            report,
+        }),
+        Form::Table => {
+            for file in files.iter().chain(&baseline_files) {
+                print_file(file)?;
+            }
+            Ok(output::line(&report)?)
+        }
+    }
+}
+
+/// Spans of all paths. A path that gives none is an error unless another gives some.
+fn read(paths: &[PathBuf], names: &Interner) -> anyhow::Result<(Vec<Span>, Vec<FileReport>)> {
+    let mut spans = Vec::new();
+    let mut reports = Vec::new();
+    for path in paths {
+        reports.push(read_path(path, names, &mut spans)?);
+    }
+    if spans.is_empty() && !paths.is_empty() {
+        let failed = reports.iter().flat_map(|report| &report.failed);
+        let why: Vec<String> = failed.map(ToString::to_string).collect();
+        let why = if why.is_empty() {
+            "they hold none".to_owned()
+        } else {
+            why.join("\n  ")
+        };
+        return Err(Hinted::new(
+            format!("no spans in the files given: {why}"),
+            "Jaeger JSON, OTLP JSON or protobuf, Zipkin v2 JSON and Nezha CSV are read, \
+             each gzipped or not",
+        )
+        .into());
+    }
+    Ok((spans, reports))
+}
+
+fn print_traces(
+    spans: &[Span],
+    arguments: &AnalyzeArguments,
+    names: &Interner,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut result = Ok(());
+    per_trace(spans, arguments.rule, names, |line| {
+        if result.is_ok() {
+            result = serde_json::to_writer(&mut out, &line)
+                .map_err(io::Error::from)
+                .and_then(|()| out.write_all(b"\n"));
+        }
+    });
+    result?;
+    Ok(out.flush()?)
+}
+
+/// One line a file that needs one: what was left out of it, and those that gave nothing.
+fn print_file(report: &FileReport) -> io::Result<()> {
+    for file in &report.files {
+        let path = file.path.display();
+        if let Some(damage) = &file.damage {
+            output::line(format_args!("{path}: read only in part: {damage}"))?;
+        }
+        let decoded = &file.decoded;
+        if decoded.rejected.total() > 0 {
+            output::line(format_args!("{path}: spans refused: {}", decoded.rejected))?;
+        }
+        if decoded.notes.total() > 0 {
+            output::line(format_args!(
+                "{path}: spans kept with a note: {}",
+                decoded.notes
+            ))?;
+        }
+    }
+    for failed in &report.failed {
+        output::line(format_args!("not used: {failed}"))?;
+    }
+    Ok(())
+}

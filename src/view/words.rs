@@ -1,0 +1,125 @@
+//! Events in words.
+
+use firm_lab::demo::DemoEvent;
+use firm_lab::demo::event::{InstanceLimit, Phase, Status};
+use firm_model::{Change, Culprit, Finding, MilliCores, Resource, Verdict};
+
+/// An event as one line, `None` for what only a live view shows.
+pub(crate) fn of(event: &DemoEvent) -> Option<String> {
+    Some(match event {
+        DemoEvent::Started {
+            instances,
+            rate,
+            only_recommends,
+        } => started(instances, *rate, only_recommends.as_deref()),
+        DemoEvent::Phase { phase, at_s } => format!("{at_s:6.2} s  {}", phase_name(*phase)),
+        DemoEvent::Status(_) => return None,
+        DemoEvent::Injected {
+            target, intensity, ..
+        } => format!(
+            "          injected: CPU contention in `{target}`, intensity {intensity:.2} of a core"
+        ),
+        DemoEvent::InjectionEnded(anomaly) => {
+            let achieved = anomaly.achieved.map_or_else(
+                || "not measured".to_owned(),
+                |intensity| format!("{:.2}", intensity.get()),
+            );
+            format!(
+                "          contention in `{}` ended: intensity asked {:.2}, achieved {achieved}",
+                anomaly.target,
+                anomaly.asked.get()
+            )
+        }
+        DemoEvent::Finding(finding) => found(finding),
+        DemoEvent::Change(change) => changed(change),
+        DemoEvent::Recommendation { instance, cpu, .. } => {
+            format!("          recommended: `{instance}` to {}", limit(*cpu))
+        }
+        DemoEvent::TakenBack => "          everything given is taken back".to_owned(),
+        DemoEvent::Note { text } => format!("note: {text}"),
+    })
+}
+
+fn started(instances: &[InstanceLimit], rate: f64, only_recommends: Option<&str>) -> String {
+    let names: Vec<String> = instances
+        .iter()
+        .map(|instance| format!("{} {}", instance.instance, limit(instance.cpu)))
+        .collect();
+    let mut words = format!(
+        "{} instances serve ({}), {rate} requests/s",
+        instances.len(),
+        names.join(", ")
+    );
+    if let Some(why) = only_recommends {
+        words.push_str(&format!("\nonly recommends, changes no limit: {why}"));
+    }
+    words
+}
+
+/// What a phase is about.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::WarmUp => "warming up",
+        Phase::Learn => "learning what is normal",
+        Phase::Inject => "injecting contention",
+        Phase::Recover => "contention is over; taking back what is not needed",
+        Phase::Restore => "restoring limits",
+    }
+}
+
+fn found(finding: &Finding) -> String {
+    let culprits: Vec<String> = finding.culprits.iter().map(culprit).collect();
+    format!(
+        "          objective of {} violated: {}",
+        finding.request_type,
+        culprits.join("; also ")
+    )
+}
+
+fn culprit(culprit: &Culprit) -> String {
+    format!(
+        "`{}` lacks {}: {}",
+        culprit.instance,
+        lacks(culprit.verdict),
+        culprit.why
+    )
+}
+
+/// What a culprit lacks.
+pub(crate) fn lacks(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Resource(Resource::Cpu) => "CPU".to_owned(),
+        Verdict::Resource(resource) => resource.to_string(),
+        Verdict::NotAResource => "no resource".to_owned(),
+        Verdict::Unknown => "nothing that was measured".to_owned(),
+    }
+}
+
+/// A change of a limit.
+pub(crate) fn changed(change: &Change) -> String {
+    format!(
+        "          limit of `{}`: {} to {} ({})",
+        change.applied.instance,
+        limit(change.applied.from),
+        limit(change.applied.to),
+        change.by
+    )
+}
+
+/// A limit, or that there is none.
+pub(crate) fn limit(limit: Option<MilliCores>) -> String {
+    limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string())
+}
+
+/// The figures of a moment.
+pub(crate) fn status(status: &Status) -> String {
+    format!(
+        "{}: p50 {:.0} ms, p99 {:.0} ms, objective p{} {:.0} ms; {} requests/s",
+        status.request_type,
+        status.p50.as_millis_f64(),
+        status.p99.as_millis_f64().min(9999.0),
+        status.quantile * 100.0,
+        status.bound.as_millis_f64(),
+        status.per_second
+    )
+}
