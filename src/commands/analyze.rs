@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use firm_lab::analyze::{AnalyzeReport, analyze, per_trace};
 use firm_model::{Interner, Span};
-use firm_tracer::file::{FileReport, read_path};
+use firm_tracer::file::{FileError, FileReport, read_path};
 use serde::Serialize;
 
 use crate::cli::AnalyzeArguments;
 use crate::failure::Hinted;
 use crate::output::{self, Form};
+use crate::view;
 
 /// What `--output json` prints.
 #[derive(Serialize)]
@@ -27,6 +28,10 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     let names = Interner::new();
     let (spans, files) = read(&arguments.files, &names)?;
     if arguments.per_trace {
+        // Standard output is for the traces alone.
+        for words in files.iter().flat_map(remarks) {
+            view::note(&words);
+        }
         return print_traces(&spans, arguments, &names);
     }
     let (normal, baseline_files) = read(&arguments.baseline, &names)?;
@@ -39,31 +44,40 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
             report,
         }),
         Form::Table => {
-            for file in files.iter().chain(&baseline_files) {
-                print_file(file)?;
+            for words in files.iter().chain(&baseline_files).flat_map(remarks) {
+                output::line(words)?;
             }
             Ok(output::line(&report)?)
         }
     }
 }
 
-/// Spans of all paths. A path that gives none is an error unless another gives some.
+/// Spans of all paths. A path that cannot be opened is an error; a file that gives no spans only
+/// if no other gives some.
 fn read(paths: &[PathBuf], names: &Interner) -> anyhow::Result<(Vec<Span>, Vec<FileReport>)> {
     let mut spans = Vec::new();
     let mut reports = Vec::new();
     for path in paths {
-        reports.push(read_path(path, names, &mut spans)?);
+        reports.push(match read_path(path, names, &mut spans) {
+            Err(error @ FileError::Io(_)) => return Err(error.into()),
+            Err(error) => FileReport {
+                failed: vec![error],
+                ..FileReport::default()
+            },
+            Ok(report) => report,
+        });
     }
     if spans.is_empty() && !paths.is_empty() {
         let failed = reports.iter().flat_map(|report| &report.failed);
         let why: Vec<String> = failed.map(ToString::to_string).collect();
         let why = if why.is_empty() {
-            "they hold none".to_owned()
+            let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            format!("no spans in {}", paths.join(", "))
         } else {
-            why.join("\n  ")
+            why.join("\n")
         };
         return Err(Hinted::new(
-            format!("no spans in the files given: {why}"),
+            why,
             "Jaeger JSON, OTLP JSON or protobuf, Zipkin v2 JSON and Nezha CSV are read, \
              each gzipped or not",
         )
@@ -91,25 +105,22 @@ fn print_traces(
 }
 
 /// One line a file that needs one: what was left out of it, and those that gave nothing.
-fn print_file(report: &FileReport) -> io::Result<()> {
+fn remarks(report: &FileReport) -> Vec<String> {
+    let mut lines = Vec::new();
     for file in &report.files {
         let path = file.path.display();
         if let Some(damage) = &file.damage {
-            output::line(format_args!("{path}: read only in part: {damage}"))?;
+            lines.push(format!("{path}: read only in part: {damage}"));
         }
         let decoded = &file.decoded;
         if decoded.rejected.total() > 0 {
-            output::line(format_args!("{path}: spans refused: {}", decoded.rejected))?;
+            lines.push(format!("{path}: spans refused: {}", decoded.rejected));
         }
         if decoded.notes.total() > 0 {
-            output::line(format_args!(
-                "{path}: spans kept with a note: {}",
-                decoded.notes
-            ))?;
+            lines.push(format!("{path}: spans kept with a note: {}", decoded.notes));
         }
     }
-    for failed in &report.failed {
-        output::line(format_args!("not used: {failed}"))?;
-    }
-    Ok(())
+    let failed = report.failed.iter();
+    lines.extend(failed.map(|failed| format!("not used: {failed}")));
+    lines
 }

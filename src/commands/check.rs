@@ -1,11 +1,12 @@
 //! `firm check`: validates files without running anything.
 
-use firm_config::{Document, Problems};
+use std::path::Path;
+
+use firm_config::{Document, Problem, Problems};
 use firm_injector::Campaign;
 use firm_lab::settings::Settings;
 use firm_testbed::Topology;
 
-use super::read_text;
 use crate::cli::CheckArguments;
 use crate::output;
 
@@ -13,8 +14,9 @@ use crate::output;
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     for path in &arguments.files {
-        let (file, text) = read_text(path)?;
-        match check(&file, &text) {
+        let file = path.display().to_string();
+        let checked = read(path, &file).and_then(|text| check(&file, &text));
+        match checked {
             Ok(what) => output::line(format_args!("{file}: {what}, no problems"))?,
             Err(found) => problems.extend(found.0),
         }
@@ -24,6 +26,19 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     } else {
         Err(Problems(problems).into())
     }
+}
+
+/// A file that cannot be read is a problem among the others, so that it hides none of them.
+fn read(path: &Path, file: &str) -> Result<String, Problems> {
+    fs_err::read_to_string(path).map_err(|error| {
+        Problems(vec![Problem {
+            file: file.to_owned(),
+            line: None,
+            key: String::new(),
+            value: String::new(),
+            rule: error.to_string(),
+        }])
+    })
 }
 
 /// Validates a text as what its keys say it is; returns what that is.

@@ -86,6 +86,8 @@ pub struct Controller {
     classifier: Classifier,
     policy: Box<dyn Policy>,
     rule_loop: RuleLoop,
+    /// Whether decisions are carried out.
+    enforce: bool,
     last_finding: u64,
     /// Nothing is decided before this, so that the effect of the last change shows.
     quiet_until: Monotonic,
@@ -97,7 +99,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller of these instances and objectives, that has not learned anything yet.
+    /// A controller of these instances and objectives, that has not learned anything yet. Without
+    /// `enforce` its decisions are recommendations, and the rule loop rests.
     #[must_use]
     pub fn new(
         settings: Settings,
@@ -105,6 +108,7 @@ impl Controller {
         objectives: &[Objective],
         managed: BTreeMap<InstanceId, Managed>,
         policy: Box<dyn Policy>,
+        enforce: bool,
     ) -> Self {
         let watches = objectives
             .iter()
@@ -120,6 +124,7 @@ impl Controller {
             classifier: Classifier::Threshold(settings.extractor.threshold),
             policy,
             rule_loop: RuleLoop::new(settings.mitigator.rule_loop),
+            enforce,
             last_finding: 0,
             quiet_until: Monotonic::from_nanos(0),
             judged_from: Timestamp::EPOCH,
@@ -235,6 +240,10 @@ impl Controller {
         if !self.learned || now < self.quiet_until {
             return turn;
         }
+        if !self.is_violated() {
+            self.last_head = None;
+            return turn;
+        }
         let Some((finding, request, tipped)) = self.find(wall, telemetry) else {
             return turn;
         };
@@ -250,19 +259,22 @@ impl Controller {
                 turn.decisions.push(decision);
             }
         }
-        let pause = if turn.decisions.is_empty() {
-            LOOK_AGAIN
-        } else {
+        let acts = self.enforce && !turn.decisions.is_empty();
+        let pause = if acts {
             self.settings.mitigator.cool_down
+        } else {
+            LOOK_AGAIN
         };
         self.quiet_until = now + pause;
         let head = finding
             .culprits
             .first()
             .map(|first| (first.instance.clone(), first.verdict));
-        if !turn.decisions.is_empty() || head != self.last_head {
+        if acts || head != self.last_head {
             self.last_head = head;
             turn.finding = Some((finding, tipped));
+        } else {
+            turn.decisions.clear();
         }
         turn
     }
@@ -317,7 +329,7 @@ impl Controller {
     }
 
     fn open_grant(&mut self, instance: &InstanceId, now: Monotonic, telemetry: &Telemetry) {
-        let Some(bounds) = self.bounds(instance) else {
+        let Some(bounds) = self.bounds(instance).filter(|_| self.enforce) else {
             return;
         };
         self.rule_loop

@@ -61,7 +61,8 @@ pub(super) struct Outcome {
     pub(super) budget: Option<Budget>,
     pub(super) taken_back_at: Option<Timestamp>,
     pub(super) restore: Option<RestoreReport>,
-    pub(super) graphs: u64,
+    /// Graphs with spans of both client libraries.
+    pub(super) mixed: u64,
 }
 
 /// The loop's thread.
@@ -76,6 +77,8 @@ pub(super) struct Control {
     pub(super) store: MemoryStore,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) grace: Duration,
+    /// Services whose spans come through the Jaeger client.
+    pub(super) jaeger: Vec<firm_model::Symbol>,
     pub(super) telemetry: Telemetry,
     pub(super) outcome: Outcome,
 }
@@ -125,7 +128,11 @@ impl Control {
     }
 
     fn take(&mut self, graph: &ExecutionGraph, arrived: Timestamp) {
-        self.outcome.graphs += 1;
+        let spans = || graph.spans().iter();
+        let is_jaeger = |span: &firm_model::Span| self.jaeger.contains(&span.service);
+        if spans().any(is_jaeger) && !spans().all(is_jaeger) {
+            self.outcome.mixed += 1;
+        }
         self.controller.take(graph, arrived);
         if let Err(error) = self.store.put_graph(graph) {
             tracing::warn!(%error, "graph not kept");

@@ -108,23 +108,23 @@ impl Recorder {
         injected_at: Timestamp,
         effective_at: Option<Timestamp>,
     ) -> Outcomes {
-        let mut since: Vec<&RequestRecord> = self
-            .records
-            .iter()
-            .filter(|record| record.intended >= injected_at)
-            .collect();
-        since.sort_by_key(|record| ended(record));
+        // Fed from before on, so that the trigger has its window full when contention begins.
+        let mut all: Vec<&RequestRecord> = self.records.iter().collect();
+        all.sort_by_key(|record| ended(record));
         let mut triggers: BTreeMap<&str, _> = self
             .objectives
             .iter()
             .map(|(name, objective)| (name.as_str(), trigger_of(objective, trigger)))
             .collect();
-        let violated_at = since.iter().find_map(|record| {
+        let violated_at = all.iter().find_map(|record| {
             let trigger = triggers.get_mut(&*record.request_type)?;
-            trigger
-                .push(ended(record), judged(record))
-                .then(|| ended(record))
+            let is_violated = trigger.push(ended(record), judged(record));
+            (is_violated && ended(record) >= injected_at).then(|| ended(record))
         });
+        let mut since: Vec<&RequestRecord> = all
+            .into_iter()
+            .filter(|record| record.intended >= injected_at)
+            .collect();
         let violations = since
             .iter()
             .filter(|record| self.is_violation(record))

@@ -118,6 +118,6 @@ pub struct SpanCounts {
     pub malformed: u64,
     /// Graphs assembled.
     pub graphs: u64,
-    /// Of these, of services that use different client libraries.
+    /// Of these, with spans of services that use different client libraries.
     pub mixed: u64,
 }

@@ -212,9 +212,18 @@ pub fn run(
                 .map(|(_, n)| n)
                 .sum::<u64>(),
         graphs: live.graphs,
-        mixed: 0,
+        ..report.spans
     };
     Ok(report)
+}
+
+/// Services whose spans come through the Jaeger client.
+fn jaeger_services(setup: &Setup, intake: &Intake) -> Vec<firm_model::Symbol> {
+    let services = setup.topology.services.iter();
+    services
+        .filter(|service| service.tracer == firm_testbed::topology::Tracer::Jaeger)
+        .map(|service| intake.names.intern(&service.name))
+        .collect()
 }
 
 fn how(exit: &firm_child::Exit) -> String {
@@ -304,6 +313,7 @@ fn control(
         &objectives(setup),
         managed,
         Box::new(RulePolicy::default()),
+        enforce,
     );
     controller.number_findings_from(log.next_finding());
     let control = Control {
@@ -316,6 +326,7 @@ fn control(
         store: MemoryStore::new(MemoryBounds::default()),
         clock,
         grace: setup.settings.tracer.grace,
+        jaeger: jaeger_services(setup, intake),
         telemetry: Telemetry::default(),
         outcome: Outcome::default(),
     };
@@ -585,7 +596,10 @@ impl Run<'_> {
             total_requests: recorder.count(),
             taken_back_at: outcome.taken_back_at,
             limits: super::report::LimitCheck::default(),
-            spans: SpanCounts::default(),
+            spans: SpanCounts {
+                mixed: outcome.mixed,
+                ..SpanCounts::default()
+            },
         }
     }
 }
