@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use firm_model::{InstanceKey, Part, RequestType, Symbol};
 
 use crate::histogram::Histogram;
-use crate::observation::Observation;
+use crate::observation::{Observation, PartTime};
 
 /// Time that one instance adds in one part, when called by one caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +30,12 @@ pub struct Stat {
     pub calls: u64,
     /// Time owned, nanoseconds.
     pub sum_nanos: i128,
+    /// Of a gap, durations of the client spans, nanoseconds.
+    pub whole_nanos: i128,
+    /// Of `calls` those whose callee was inferred.
+    pub inferred: u64,
+    /// Of `sum_nanos` the time of those.
+    pub inferred_nanos: i128,
     /// Time owned per request in which it was on the path.
     pub per_request: Histogram,
 }
@@ -42,10 +48,20 @@ impl Stat {
         self.per_request.add(nanos);
     }
 
+    fn add_part(&mut self, part: &PartTime) {
+        self.add(part.nanos, part.calls);
+        self.whole_nanos += i128::from(part.whole_nanos);
+        self.inferred += u64::from(part.inferred);
+        self.inferred_nanos += i128::from(part.inferred_nanos);
+    }
+
     fn merge(&mut self, other: &Stat) {
         self.requests += other.requests;
         self.calls += other.calls;
         self.sum_nanos += other.sum_nanos;
+        self.whole_nanos += other.whole_nanos;
+        self.inferred += other.inferred;
+        self.inferred_nanos += other.inferred_nanos;
         self.per_request.merge(&other.per_request);
     }
 
@@ -53,6 +69,25 @@ impl Stat {
     #[must_use]
     pub fn mean_per_call(&self) -> Option<f64> {
         (self.calls > 0).then(|| self.sum_nanos as f64 / self.calls as f64)
+    }
+
+    /// Mean nanoseconds a call, of the calls whose callee was seen; `None` without such calls.
+    #[must_use]
+    pub fn mean_per_seen_call(&self) -> Option<f64> {
+        let calls = self.calls.checked_sub(self.inferred).filter(|n| *n > 0)?;
+        Some((self.sum_nanos - self.inferred_nanos) as f64 / calls as f64)
+    }
+
+    /// Of a gap, mean duration of its client spans, nanoseconds; `None` without calls.
+    #[must_use]
+    pub fn mean_whole_call(&self) -> Option<f64> {
+        (self.calls > 0).then(|| self.whole_nanos as f64 / self.calls as f64)
+    }
+
+    /// Share of the calls whose callee was inferred, 0 to 1.
+    #[must_use]
+    pub fn inferred_share(&self) -> f64 {
+        self.inferred as f64 / self.calls.max(1) as f64
     }
 
     /// Mean nanoseconds a request in which it was on the path, `None` without requests.
@@ -82,9 +117,9 @@ impl RequestBaseline {
                 caller: part.caller,
             };
             let stat = self.parts.entry(key).or_default();
-            stat.add(part.nanos, part.calls);
+            stat.add_part(part);
             let service = self.services.entry(service_key(key)).or_default();
-            service.add(part.nanos, part.calls);
+            service.add_part(part);
         }
     }
 

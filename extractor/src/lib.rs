@@ -5,6 +5,7 @@
 //! [`observation`], [`features`], [`trigger`] and [`localise`].
 
 pub mod baseline;
+pub mod callees;
 pub mod critical_path;
 pub mod features;
 pub mod histogram;

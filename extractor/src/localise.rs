@@ -14,6 +14,10 @@
 //! The measure is per call, so that a change in the mix of requests is not taken for growth, and
 //! an instance that is new is held against its service, and a new service against nothing.
 //!
+//! A call whose callee was inferred ([`crate::callees`]) is gap as a whole, so it is held against
+//! what such calls last as a whole; and the growth of a server time counts for the share of the
+//! instance's calls in which it was seen, as the others show theirs in the gap.
+//!
 //! Without a baseline the score is the covariance share of Algorithm 3.2 and the decision is on
 //! RI and CI.
 
@@ -90,6 +94,8 @@ pub struct Ranked {
     pub server: Option<Features>,
     /// Features of the gap to it in these requests.
     pub gap: Option<Features>,
+    /// Whether it has grown enough to be a culprit, whatever the others have.
+    pub has_grown: bool,
     /// Whether it is held to be a culprit.
     pub is_culprit: bool,
 }
@@ -125,6 +131,7 @@ pub fn localise<'a>(
             growth_ratio: None,
             server: None,
             gap: None,
+            has_grown: false,
             is_culprit: false,
         });
         let score = feature.cov_share.unwrap_or(0.0);
@@ -155,16 +162,18 @@ pub fn localise<'a>(
         .and_then(|b| b.root.mean_per_request())
         .unwrap_or(0.0);
     for entry in &mut ranked {
-        entry.is_culprit = threshold.holds(entry, highest, request_ns);
+        entry.has_grown = threshold.has_grown(entry, request_ns);
+        // Without a baseline the score says nothing of growth.
+        entry.is_culprit = entry.has_grown
+            && (entry.server_growth_ns.is_none() || entry.score >= threshold.of_highest * highest);
     }
     ranked
 }
 
 impl Threshold {
-    fn holds(&self, entry: &Ranked, highest: f64, request_ns: f64) -> bool {
+    fn has_grown(&self, entry: &Ranked, request_ns: f64) -> bool {
         if entry.server_growth_ns.is_some() {
             entry.score > 0.0
-                && entry.score >= self.of_highest * highest
                 && entry
                     .growth_ratio
                     .is_none_or(|growth| growth >= self.growth)
@@ -214,7 +223,15 @@ struct Growth {
 }
 
 fn growth(now: &Stat, normal: Option<&Stat>) -> Growth {
-    let before = normal.and_then(Stat::mean_per_call).unwrap_or(0.0);
+    let seen_before = normal.and_then(Stat::mean_per_seen_call).unwrap_or(0.0);
+    let whole_before = normal.and_then(Stat::mean_whole_call).unwrap_or(0.0);
+    let inferred = now.inferred_share();
+    // Not the weighted mean where nothing is inferred: it must not differ in the last digit.
+    let before = if now.inferred == 0 {
+        seen_before
+    } else {
+        (1.0 - inferred) * seen_before + inferred * whole_before
+    };
     let seen = normal.map_or(now.requests, |normal| normal.requests.min(now.requests)) as f64;
     let weight = seen / (seen + SHRINK_REQUESTS);
     Growth {
@@ -232,15 +249,17 @@ fn blame(
     // In a fixed order, because sums of floating-point numbers depend on it.
     let mut parts: Vec<(PartKey, &Stat)> = now.parts().collect();
     parts.sort_unstable_by_key(|(key, _)| *key);
+    let seen = seen_share(&parts);
     let mut ways: BTreeMap<InstanceKey, Vec<(InstanceKey, Growth)>> = BTreeMap::new();
     for (key, stat) in parts {
         let growth = growth(stat, normal.normal(key));
         match key.caller {
             Some(caller) => ways.entry(caller).or_default().push((key.key, growth)),
             None => {
+                let seen = seen.get(&key.key).copied().unwrap_or(1.0);
                 let blame = blames.entry(key.key).or_default();
-                blame.server = growth.per_call * growth.calls;
-                blame.normal_server = growth.normal * growth.calls;
+                blame.server = seen * growth.per_call * growth.calls;
+                blame.normal_server = seen * growth.normal * growth.calls;
             }
         }
     }
@@ -257,6 +276,22 @@ fn blame(
         }
     }
     blames
+}
+
+/// Of the calls to each instance the share in which its own spans were seen, 0 to 1; only for
+/// those where some were not.
+fn seen_share(parts: &[(PartKey, &Stat)]) -> BTreeMap<InstanceKey, f64> {
+    let mut calls: BTreeMap<InstanceKey, (u64, u64)> = BTreeMap::new();
+    for (key, stat) in parts.iter().filter(|(key, _)| key.caller.is_some()) {
+        let (all, inferred) = calls.entry(key.key).or_default();
+        *all += stat.calls;
+        *inferred += stat.inferred;
+    }
+    calls
+        .into_iter()
+        .filter(|(_, (_, inferred))| *inferred > 0)
+        .map(|(key, (all, inferred))| (key, (all - inferred) as f64 / all as f64))
+        .collect()
 }
 
 /// What the ways to all callees of one caller have gained a call: the lower median, 0 for a

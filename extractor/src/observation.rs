@@ -3,7 +3,8 @@
 //! The time that an instance owns on the path is kept in two parts. *Server* is the time of its
 //! own spans. *Gap* is the own time of the client span that called it: network, and queueing
 //! before its work begins. The gap is charged to the callee, because a delay on the way to an
-//! instance shows nowhere else.
+//! instance shows nowhere else. Where the callee's spans are missing, [`Callees`] may still tell
+//! who it is; the gap is then the whole call.
 
 use std::collections::HashMap;
 
@@ -12,6 +13,7 @@ use firm_model::{
     SpanId, SpanKind, Timestamp, TraceId,
 };
 
+use crate::callees::Callees;
 use crate::critical_path::PathFinder;
 
 /// Time on the path of one instance in one part.
@@ -27,6 +29,13 @@ pub struct PartTime {
     pub nanos: i64,
     /// Spans on the path that this is the time of.
     pub calls: u32,
+    /// For [`Part::Gap`] the durations of these client spans together, nanoseconds; else 0.
+    pub whole_nanos: i64,
+    /// Of `calls` those whose callee was inferred ([`Callees`]), because none of its spans is in
+    /// the trace.
+    pub inferred: u32,
+    /// Of `nanos` the time of those: not only the way but the whole call.
+    pub inferred_nanos: i64,
 }
 
 /// One request, as its critical path shows it.
@@ -78,7 +87,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn add(&mut self, id: PartId, nanos: i64) {
+    fn add(&mut self, id: PartId, nanos: i64) -> &mut PartTime {
         let place = if self.parts.len() <= SCAN_LIMIT {
             self.parts.iter().position(|part| part.id() == id)
         } else {
@@ -94,10 +103,11 @@ impl Ledger {
             // Under rules with overlaps nonsense times may sum to more than can be told.
             part.nanos = part.nanos.saturating_add(nanos);
             part.calls += 1;
-            return;
+            return part;
         }
+        let place = self.parts.len();
         if !self.places.is_empty() {
-            self.places.insert(id, self.parts.len());
+            self.places.insert(id, place);
         }
         let (key, part, caller) = id;
         self.parts.push(PartTime {
@@ -106,7 +116,11 @@ impl Ledger {
             caller,
             nanos,
             calls: 1,
+            whole_nanos: 0,
+            inferred: 0,
+            inferred_nanos: 0,
         });
+        &mut self.parts[place]
     }
 
     /// What was added, in the order met; empties the ledger.
@@ -139,7 +153,18 @@ impl Observer {
 
     /// Observes the request below `root`. `None` if `root` is not of this graph.
     pub fn observe(&mut self, graph: &ExecutionGraph, root: NodeId) -> Option<Observation> {
-        self.observe_with_path(graph, root).map(|(made, _)| made)
+        self.run(graph, root, None)
+    }
+
+    /// Observes the request below `root`, and charges calls whose callee the graph does not show
+    /// to the instance that `callees` names.
+    pub fn observe_with(
+        &mut self,
+        graph: &ExecutionGraph,
+        root: NodeId,
+        callees: &Callees,
+    ) -> Option<Observation> {
+        self.run(graph, root, Some(callees))
     }
 
     /// Observes the request below `root`, and gives the path and what each node of the graph
@@ -149,6 +174,17 @@ impl Observer {
         graph: &ExecutionGraph,
         root: NodeId,
     ) -> Option<(Observation, (&CriticalPath, &[i64]))> {
+        let made = self.run(graph, root, None)?;
+        let path = self.path.as_ref()?;
+        Some((made, (path, &self.own)))
+    }
+
+    fn run(
+        &mut self,
+        graph: &ExecutionGraph,
+        root: NodeId,
+        callees: Option<&Callees>,
+    ) -> Option<Observation> {
         let span = graph.spans().get(root.index())?;
         let path = match &mut self.path {
             Some(path) => {
@@ -164,15 +200,28 @@ impl Observer {
         }
         let mut signature = Signature::default();
         for node in &path.nodes {
-            let own = graph.span(*node).instance_key();
+            let span = graph.span(*node);
+            let (own, nanos) = (span.instance_key(), self.own[node.index()]);
             signature.add(own);
-            let id = match callee(graph, *node) {
-                Some(callee) => (callee, Part::Gap, Some(own)),
-                None => (own, Part::Server, None),
+            let seen = callee(graph, *node);
+            let inferred = match seen {
+                None => callees.and_then(|callees| callees.infer(graph, *node)),
+                Some(_) => None,
             };
-            self.ledger.add(id, self.own[node.index()]);
+            let Some(callee) = seen.or(inferred) else {
+                self.ledger.add((own, Part::Server, None), nanos);
+                continue;
+            };
+            let gap = self.ledger.add((callee, Part::Gap, Some(own)), nanos);
+            gap.whole_nanos = gap.whole_nanos.saturating_add(span.duration_nanos());
+            if inferred.is_some() {
+                // The path would have led through it.
+                signature.add(callee);
+                gap.inferred += 1;
+                gap.inferred_nanos = gap.inferred_nanos.saturating_add(nanos);
+            }
         }
-        let observation = Observation {
+        Some(Observation {
             trace_id: graph.trace_id(),
             root: span.span_id,
             request: span.request_type(),
@@ -182,8 +231,7 @@ impl Observer {
             error: span.error,
             signature: signature.value,
             parts: self.ledger.take(),
-        };
-        Some((observation, (path, &self.own)))
+        })
     }
 }
 

@@ -40,6 +40,27 @@ pub struct Evidence {
     pub errors: Share,
 }
 
+impl Evidence {
+    /// Whether throttling or waiting for a processor proves that CPU lacks.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.throttled.is_high(THROTTLED_RATIO) || self.waiting.is_high(WAIT_SHARE)
+    }
+
+    /// Whether throttling is high and known to be more than normal: enough to suspect an
+    /// instance that its spans alone do not accuse.
+    #[must_use]
+    pub fn is_newly_throttled(&self) -> bool {
+        self.throttled.normal.is_some() && self.throttled.is_high(THROTTLED_RATIO)
+    }
+
+    /// Whether neither throttling nor waiting could be measured.
+    #[must_use]
+    pub fn is_unmeasured(&self) -> bool {
+        self.throttled.now.is_none() && self.waiting.now.is_none()
+    }
+}
+
 /// Names the resource that lacks.
 ///
 /// Throttling or waiting for a processor names CPU whichever part has grown: a service that does
@@ -47,10 +68,8 @@ pub struct Evidence {
 /// gap alone names the network. Else nothing is claimed, and nothing should be done.
 #[must_use]
 pub fn name_resource(part: Part, evidence: &Evidence) -> Verdict {
-    let starved =
-        evidence.throttled.is_high(THROTTLED_RATIO) || evidence.waiting.is_high(WAIT_SHARE);
     match part {
-        _ if starved => Verdict::Resource(Resource::Cpu),
+        _ if evidence.is_starved() => Verdict::Resource(Resource::Cpu),
         _ if evidence.errors.is_high(ERROR_SHARE) => Verdict::NotAResource,
         Part::Gap => Verdict::Resource(Resource::Network),
         Part::Server => Verdict::Unknown,
@@ -92,6 +111,22 @@ mod tests {
             ..Evidence::default()
         };
         assert_eq!(name_resource(Part::Server, &evidence), Verdict::Unknown);
+    }
+
+    #[test]
+    fn suspicion_needs_throttling_that_is_known_to_be_new() {
+        let throttled = |normal| Evidence {
+            throttled: Share {
+                now: Some(0.3),
+                normal,
+            },
+            ..Evidence::default()
+        };
+        assert!(throttled(Some(0.1)).is_newly_throttled());
+        assert!(!throttled(Some(0.25)).is_newly_throttled());
+        assert!(!throttled(None).is_newly_throttled());
+        assert!(throttled(None).is_starved());
+        assert!(!throttled(None).is_unmeasured() && Evidence::default().is_unmeasured());
     }
 
     #[test]

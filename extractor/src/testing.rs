@@ -1,6 +1,9 @@
 //! Short ways to write down observations in tests.
 
-use firm_model::{InstanceKey, Interner, Part, RequestType, SpanId, Timestamp, TraceId};
+use firm_model::{
+    EdgeKind, ExecutionGraph, InstanceKey, Interner, NodeId, ParentRelation, Part, RequestType,
+    Span, SpanId, SpanKind, Timestamp, TraceId,
+};
 
 use crate::observation::{Observation, PartTime};
 
@@ -24,6 +27,9 @@ pub(crate) fn server(service: &str, instance: &str, nanos: i64) -> PartTime {
         caller: None,
         nanos,
         calls: 1,
+        whole_nanos: 0,
+        inferred: 0,
+        inferred_nanos: 0,
     }
 }
 
@@ -31,6 +37,7 @@ pub(crate) fn gap(caller: InstanceKey, service: &str, instance: &str, nanos: i64
     PartTime {
         part: Part::Gap,
         caller: Some(caller),
+        whole_nanos: nanos,
         ..server(service, instance, nanos)
     }
 }
@@ -57,4 +64,55 @@ pub(crate) fn observation(trace: u32, end: Timestamp, parts: &[PartTime]) -> Obs
         signature: 0,
         parts: parts.to_vec(),
     }
+}
+
+/// A span in a word: who, under which row, what role, when.
+pub(crate) struct Row {
+    instance: &'static str,
+    /// `op` unless changed.
+    pub(crate) operation: &'static str,
+    parent: Option<u32>,
+    kind: SpanKind,
+    start: i64,
+    end: i64,
+}
+
+pub(crate) fn row(
+    instance: &'static str,
+    parent: Option<u32>,
+    kind: SpanKind,
+    start: i64,
+    end: i64,
+) -> Row {
+    Row {
+        instance,
+        operation: "op",
+        parent,
+        kind,
+        start,
+        end,
+    }
+}
+
+/// Rows must be in order of start.
+pub(crate) fn graph(rows: &[Row]) -> ExecutionGraph {
+    let trace_id = TraceId::new([3; 16]).unwrap();
+    let span = |(number, row): (usize, &Row)| Span {
+        trace_id,
+        span_id: SpanId::new((number as u64 + 1).to_be_bytes()).unwrap(),
+        parent_id: None,
+        start: Timestamp::EPOCH.saturating_add_nanos(row.start),
+        end: Timestamp::EPOCH.saturating_add_nanos(row.end),
+        service: names().intern(row.instance),
+        operation: names().intern(row.operation),
+        instance: names().intern(row.instance),
+        kind: row.kind,
+        relation: ParentRelation::ChildOf,
+        error: false,
+        shared: false,
+    };
+    let spans = rows.iter().enumerate().map(span).collect();
+    let parents = rows.iter().map(|r| r.parent.map(NodeId::new)).collect();
+    let edges = vec![EdgeKind::Call; rows.len()];
+    ExecutionGraph::from_parents(trace_id, spans, parents, edges, Vec::new()).unwrap()
 }

@@ -66,6 +66,80 @@ fn slow_way_to_all_callees_is_the_caller() {
     assert!((caller - 60e6 * FIFTY).abs() < 1.0);
 }
 
+/// The same request as the tracer shows it while cart's spans are missing.
+fn unseen(mut request: Observation) -> Observation {
+    let cart = key("cart", "cart-0");
+    let work = |p: &&PartTime| p.key == cart && p.part == Part::Server;
+    let nanos = request.parts.iter().find(work).unwrap().nanos;
+    request.parts.retain(|p| !work(&p));
+    for gap in request.parts.iter_mut().filter(|p| p.key == cart) {
+        gap.nanos += nanos;
+        (gap.whole_nanos, gap.inferred, gap.inferred_nanos) = (gap.nanos, 1, gap.nanos);
+    }
+    request
+}
+
+/// Requests whose gaps say what the whole call lasted, cart's spans missing where asked.
+fn partly_unseen(cart: (i64, i64), missing: impl Fn(usize) -> bool) -> Vec<Observation> {
+    let all = many(5, cart, (1, 20)).into_iter().enumerate();
+    all.map(|(n, mut request)| {
+        let work = |p: &PartTime| p.part == Part::Server;
+        let server: HashMap<InstanceKey, i64> = request
+            .parts
+            .iter()
+            .filter(|p| work(p))
+            .map(|p| (p.key, p.nanos))
+            .collect();
+        for part in request.parts.iter_mut().filter(|p| !work(p)) {
+            part.whole_nanos = part.nanos + server[&part.key];
+        }
+        if missing(n) { unseen(request) } else { request }
+    })
+    .collect()
+}
+
+fn ranked_against_seen(now: &[Observation]) -> Vec<Ranked> {
+    let mut baseline = RequestBaseline::default();
+    partly_unseen((1, 4), |_| false)
+        .iter()
+        .for_each(|o| baseline.add(o));
+    localise(now, Some(&baseline), &Classifier::default())
+}
+
+#[test]
+fn callee_whose_spans_are_missing_is_blamed_for_what_the_call_has_gained() {
+    for (missing, part) in [(1, Part::Gap), (2, Part::Gap), (100, Part::Server)] {
+        let ranked = ranked_against_seen(&partly_unseen((1, 64), |n| n % missing == 0));
+        assert_eq!(
+            culprits(&ranked).first(),
+            Some(&(key("cart", "cart-0"), part)),
+            "{missing}"
+        );
+        assert_eq!(culprits(&ranked).len(), 1);
+        // Sixty milliseconds, however many of the answers were seen.
+        let error = ranked[0].score - 60e6 * FIFTY;
+        assert!(error.abs() < 2e6, "{missing}: {error}");
+    }
+}
+
+#[test]
+fn callee_that_is_only_late_with_its_spans_is_not_blamed() {
+    for missing in [1, 2, 7] {
+        let ranked = ranked_against_seen(&partly_unseen((1, 4), |n| n % missing == 0));
+        assert!(culprits(&ranked).is_empty(), "{ranked:?}");
+    }
+    // Nor does it matter if some were missing while the normal was learned.
+    let mut baseline = RequestBaseline::default();
+    partly_unseen((1, 4), |n| n % 3 == 0)
+        .iter()
+        .for_each(|o| baseline.add(o));
+    for missing in [1, 2, 100] {
+        let now = partly_unseen((1, 4), |n| n % missing == 0);
+        let ranked = localise(&now, Some(&baseline), &Classifier::default());
+        assert!(ranked.iter().all(|r| r.score < 1e5), "{ranked:?}");
+    }
+}
+
 #[test]
 fn two_culprits_at_once() {
     let ranked = ranked(&many(5, (1, 44), (1, 70)));

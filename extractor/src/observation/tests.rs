@@ -1,49 +1,7 @@
-use firm_model::{ParentRelation, Span};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{key, names};
-
-struct Row {
-    instance: &'static str,
-    parent: Option<u32>,
-    kind: SpanKind,
-    start: i64,
-    end: i64,
-}
-
-fn row(instance: &'static str, parent: Option<u32>, kind: SpanKind, start: i64, end: i64) -> Row {
-    Row {
-        instance,
-        parent,
-        kind,
-        start,
-        end,
-    }
-}
-
-/// Rows must be in order of start.
-fn graph(rows: &[Row]) -> ExecutionGraph {
-    let trace_id = TraceId::new([3; 16]).unwrap();
-    let span = |(number, row): (usize, &Row)| Span {
-        trace_id,
-        span_id: SpanId::new((number as u64 + 1).to_be_bytes()).unwrap(),
-        parent_id: None,
-        start: Timestamp::EPOCH.saturating_add_nanos(row.start),
-        end: Timestamp::EPOCH.saturating_add_nanos(row.end),
-        service: names().intern(row.instance),
-        operation: names().intern("op"),
-        instance: names().intern(row.instance),
-        kind: row.kind,
-        relation: ParentRelation::ChildOf,
-        error: false,
-        shared: false,
-    };
-    let spans = rows.iter().enumerate().map(span).collect();
-    let parents = rows.iter().map(|r| r.parent.map(NodeId::new)).collect();
-    let edges = vec![EdgeKind::Call; rows.len()];
-    ExecutionGraph::from_parents(trace_id, spans, parents, edges, Vec::new()).unwrap()
-}
+use crate::testing::{Row, graph, key, names, row};
 
 fn observe(graph: &ExecutionGraph) -> Observation {
     Observer::new(PathRule::Firm)
@@ -152,6 +110,46 @@ fn many_instances_are_told_apart_as_few_are() {
     assert_eq!(called.count(), 200);
 }
 
+#[test]
+fn call_whose_callee_is_inferred_is_gap_as_a_whole() {
+    let call = |seen: bool| {
+        let mut rows = vec![
+            row("a", None, Server, 0, 100),
+            row("a", Some(0), Client, 10, 90),
+        ];
+        if seen {
+            rows.push(row("b", Some(1), Server, 40, 80));
+        }
+        graph(&rows)
+    };
+    let mut callees = Callees::default();
+    (0..crate::callees::STEADY).for_each(|_| callees.learn(&call(true)));
+    let observe = |graph: &ExecutionGraph| {
+        let mut observer = Observer::new(PathRule::Firm);
+        observer.observe_with(graph, graph.roots()[0], &callees)
+    };
+    let (seen, unseen) = (
+        observe(&call(true)).unwrap(),
+        observe(&call(false)).unwrap(),
+    );
+    let gap = |o: &Observation| *o.parts.iter().find(|p| p.part == Part::Gap).unwrap();
+    assert_eq!(
+        parts(&unseen),
+        vec![
+            ("a".to_owned(), Part::Server, 20, 1),
+            ("b".to_owned(), Part::Gap, 80, 1),
+        ]
+    );
+    assert_eq!(
+        (gap(&unseen).inferred, gap(&unseen).inferred_nanos),
+        (1, 80)
+    );
+    assert_eq!((gap(&seen).inferred, gap(&seen).whole_nanos), (0, 80));
+    // It is the same path, and without the overlay it is the caller's work.
+    assert_eq!(seen.signature, unseen.signature);
+    assert_eq!(parts(&self::observe(&call(false))).len(), 1);
+}
+
 proptest! {
     #[test]
     fn parts_sum_to_the_root(
@@ -169,10 +167,16 @@ proptest! {
             row(NAMES[*name], parent, KINDS[*kind], start, start + length)
         }).collect();
         let graph = graph(&rows);
+        let mut callees = Callees::default();
+        (0..crate::callees::STEADY).for_each(|_| callees.learn(&graph));
         for node in graph.nodes() {
-            let observation = Observer::new(PathRule::Firm).observe(&graph, node).unwrap();
-            let sum: i64 = observation.parts.iter().map(|p| p.nanos).sum();
-            prop_assert_eq!(sum, observation.root_nanos);
+            let mut observer = Observer::new(PathRule::Firm);
+            let plain = observer.observe(&graph, node).unwrap();
+            for observation in [&plain, &observer.observe_with(&graph, node, &callees).unwrap()] {
+                let sum: i64 = observation.parts.iter().map(|p| p.nanos).sum();
+                prop_assert_eq!(sum, observation.root_nanos);
+                prop_assert_eq!(observation.root_nanos, plain.root_nanos);
+            }
         }
     }
 }
