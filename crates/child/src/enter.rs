@@ -53,14 +53,20 @@ pub fn enter(placement: &Placement) -> Result<(), EnterError> {
         return Err(EnterError::Orphan(placement.parent));
     }
     take_cpus(&placement.cpus)?;
-    if let Some(nice) = placement.nice {
-        rustix::process::setpriority_process(None, nice).map_err(|error| EnterError::Refused {
-            what: "nice value",
-            value: nice.to_string(),
-            source: Errno::from_raw(error.raw_os_error()),
-        })?;
-    }
-    Ok(())
+    placement.nice.map_or(Ok(()), take_nice)
+}
+
+/// Gives the calling thread, and threads and processes it starts later, a nice value from -20
+/// (most eager) to 19. Lower than the present one needs privilege.
+///
+/// # Errors
+/// [`EnterError::Refused`].
+pub fn take_nice(nice: i32) -> Result<(), EnterError> {
+    rustix::process::setpriority_process(None, nice).map_err(|error| EnterError::Refused {
+        what: "nice value",
+        value: nice.to_string(),
+        source: Errno::from_raw(error.raw_os_error()),
+    })
 }
 
 /// Lets the calling thread, and threads it starts later, run on `cpus` alone; empty changes

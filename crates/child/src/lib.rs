@@ -14,6 +14,8 @@ mod enter;
 mod keeper;
 mod lines;
 
-pub use enter::{EnterError, Placement, enter, parent_is_gone, take_cpus, thread_cpu_time};
+pub use enter::{
+    EnterError, Placement, enter, parent_is_gone, take_cpus, take_nice, thread_cpu_time,
+};
 pub use keeper::{Exit, Keeper, KeeperError, Kept};
 pub use lines::{LineError, receive, send};

@@ -72,6 +72,8 @@ pub struct Setup {
     pub app_cpus: Vec<usize>,
     /// CPUs of the program and the load, empty for all.
     pub own_cpus: Vec<usize>,
+    /// Nice value of the application and its stressors, `None` to inherit the program's.
+    pub app_nice: Option<i32>,
     /// Leave the cgroups in place.
     pub keep_groups: bool,
 }
@@ -257,7 +259,7 @@ fn start_fleet(
         jaeger: intake.jaeger,
         export_interval: EXPORT_INTERVAL,
         cpus: setup.app_cpus.clone(),
-        nice: None,
+        nice: setup.app_nice,
         seed: plan.seed,
     };
     let mut place = |instance: &InstanceId, pid: u32| -> Result<(), PlaceError> {
@@ -508,7 +510,10 @@ impl Run<'_> {
             args: self.setup.stress_args.clone(),
             targets: BTreeSet::from([target.clone()]),
             cpus: self.setup.app_cpus.clone(),
-            nice: group.is_none().then_some(starve::STRESSOR_NICE),
+            nice: match group {
+                Some(_) => self.setup.app_nice,
+                None => Some(starve::STRESSOR_NICE),
+            },
         })?;
         let planned = Planned {
             kind: AnomalyKind::Cpu,
