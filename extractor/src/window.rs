@@ -68,6 +68,12 @@ impl Window {
         }
     }
 
+    /// Whether an observation of this trace and root is held.
+    #[must_use]
+    pub fn holds(&self, trace: TraceId, root: SpanId) -> bool {
+        self.known.contains(&(trace, root))
+    }
+
     /// All held, by end.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Observation> {
         self.held.iter()
@@ -133,8 +139,10 @@ mod tests {
         window.push(observation(1, seconds(1.0), &[]));
         window.push(observation(1, seconds(2.0), &[]));
         assert_eq!(window.len(), 1);
+        let (trace, root) = window.iter().map(|o| (o.trace_id, o.root)).next().unwrap();
+        assert!(window.holds(trace, root));
         window.forget_before(seconds(3.0));
-        assert!(window.is_empty());
+        assert!(window.is_empty() && !window.holds(trace, root));
         window.push(observation(1, seconds(2.0), &[]));
         assert_eq!(window.len(), 1);
     }

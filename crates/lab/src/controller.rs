@@ -5,6 +5,7 @@
 //! from its telemetry, and the policy decides on it. Below that, the rule loop moves the limits
 //! of instances under a grant. Nothing here reads a clock or touches a limit.
 
+mod choice;
 mod findings;
 mod watch;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firm_extractor::baseline::Baseline;
+use firm_extractor::callees::Callees;
 use firm_extractor::localise::Classifier;
 use firm_extractor::observation::Observer;
 use firm_extractor::window::Window;
@@ -78,6 +80,8 @@ pub struct Controller {
     settings: Settings,
     names: Arc<Interner>,
     observer: Observer,
+    /// Who answers which calls, for traces whose spans are not all there yet.
+    callees: Callees,
     window: Window,
     baseline: Baseline,
     learned: bool,
@@ -116,6 +120,7 @@ impl Controller {
             .collect();
         Self {
             observer: Observer::new(settings.extractor.rule),
+            callees: Callees::default(),
             window: Window::new(settings.extractor.window, settings.extractor.capacity),
             baseline: Baseline::default(),
             learned: false,
@@ -140,14 +145,18 @@ impl Controller {
         self.last_finding = next.saturating_sub(1);
     }
 
-    /// Takes a graph that arrived at `arrived`.
+    /// Takes a graph that arrived at `arrived`. One that comes again with late spans replaces the
+    /// one before in the window; the trigger counts its request once, and the baseline learns
+    /// from it once it is complete.
     pub fn take(&mut self, graph: &ExecutionGraph, arrived: Timestamp) {
+        self.callees.learn(graph);
         for root in graph.roots() {
             // A root whose parent is elsewhere is part of a request, not one.
             if graph.span(*root).parent_id.is_some() {
                 continue;
             }
-            let Some(observation) = self.observer.observe(graph, *root) else {
+            let observed = self.observer.observe_with(graph, *root, &self.callees);
+            let Some(observation) = observed else {
                 continue;
             };
             let is_judged = observation.start >= self.judged_from;
@@ -156,14 +165,15 @@ impl Controller {
                 ended: observation.end,
                 arrived,
             };
-            if let Some(watch) = self
-                .watches
-                .iter_mut()
+            let is_new = !self.window.holds(observation.trace_id, observation.root);
+            let mut watches = self.watches.iter_mut();
+            if let Some(watch) = watches
                 .find(|w| w.request == observation.request)
+                .filter(|_| is_new)
             {
                 watch.push(&observation, is_judged, tipped);
             }
-            if !self.learned {
+            if !self.learned && observation.parts.iter().all(|part| part.inferred == 0) {
                 self.baseline.add(&observation);
             }
             self.window.push(observation);
@@ -363,3 +373,6 @@ fn per_second(count: usize, window: Duration) -> f64 {
         0.0
     }
 }
+
+#[cfg(test)]
+mod tests;

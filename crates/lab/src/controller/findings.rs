@@ -2,14 +2,13 @@
 
 use firm_extractor::localise::{Ranked, localise};
 use firm_extractor::observation::Observation;
-use firm_extractor::resource::{Evidence, Share, name_resource};
-use firm_model::{Culprit, Finding, InstanceId, Timestamp, TraceId, Verdict};
+use firm_extractor::resource::{Evidence, Share};
+use firm_model::{Culprit, Finding, InstanceId, InstanceKey, Timestamp, TraceId, Verdict};
 
+use super::choice::{Chosen, choose};
 use super::{Controller, Tipped};
 use crate::telemetry::Telemetry;
 
-/// Most culprits of a finding.
-const MOST_CULPRITS: usize = 3;
 /// Traces that a finding names as evidence.
 const EVIDENCE: usize = 5;
 /// Fewest requests that are ranked.
@@ -39,11 +38,10 @@ impl Controller {
         }
         let normal = self.baseline.request(watch.request);
         let ranked = localise(requests.iter().copied(), normal, &self.classifier);
-        let culprits: Vec<Culprit> = ranked
+        let chosen = choose(&ranked, |one| self.evidence(one, &requests, telemetry));
+        let culprits: Vec<Culprit> = chosen
             .iter()
-            .filter(|ranked| ranked.is_culprit)
-            .take(MOST_CULPRITS)
-            .map(|ranked| self.culprit(ranked, &requests, telemetry))
+            .map(|chosen| self.culprit(chosen, &requests))
             .collect();
         if culprits.is_empty() {
             return None;
@@ -63,30 +61,37 @@ impl Controller {
         Some((finding, index, tipped))
     }
 
-    fn culprit(
+    fn instance(&self, ranked: &Ranked) -> InstanceId {
+        InstanceId::new(&*self.names.resolve(ranked.key.instance))
+    }
+
+    fn evidence(
         &self,
         ranked: &Ranked,
         requests: &[&Observation],
         telemetry: &Telemetry,
-    ) -> Culprit {
-        let instance = InstanceId::new(&*self.names.resolve(ranked.key.instance));
+    ) -> Evidence {
+        let instance = self.instance(ranked);
         let failed = requests.iter().filter(|request| request.error).count();
-        let evidence = Evidence {
+        Evidence {
             throttled: telemetry.throttled(&instance),
             waiting: telemetry.waiting(&instance),
             errors: Share {
                 now: Some(failed as f64 / requests.len() as f64),
                 normal: None,
             },
-        };
-        let verdict = name_resource(ranked.part, &evidence);
+        }
+    }
+
+    fn culprit(&self, chosen: &Chosen<'_>, requests: &[&Observation]) -> Culprit {
+        let ranked = chosen.ranked;
         let features = ranked.features();
         Culprit {
             service: self.names.resolve(ranked.key.service).to_string(),
-            why: why(ranked, &evidence, verdict),
-            instance,
+            why: why(chosen, inferred(requests, ranked.key)),
+            instance: self.instance(ranked),
             part: ranked.part,
-            verdict,
+            verdict: chosen.verdict,
             score: ranked.score,
             ri: features.and_then(|features| features.ri),
             ci: features.and_then(|features| features.ci),
@@ -94,8 +99,22 @@ impl Controller {
     }
 }
 
+/// Calls to an instance whose answer was not seen.
+fn inferred(requests: &[&Observation], key: InstanceKey) -> u32 {
+    let parts = requests.iter().flat_map(|request| &request.parts);
+    let calls = parts
+        .filter(|part| part.key == key)
+        .map(|part| part.inferred);
+    calls.fold(0, u32::saturating_add)
+}
+
 /// The figures that speak against an instance, in words.
-fn why(ranked: &Ranked, evidence: &Evidence, verdict: Verdict) -> String {
+fn why(chosen: &Chosen<'_>, inferred: u32) -> String {
+    let Chosen {
+        ranked,
+        evidence,
+        verdict,
+    } = chosen;
     let mut parts = Vec::new();
     if let Some(ratio) = ranked.growth_ratio {
         let millis = ranked.score / 1e6;
@@ -115,7 +134,15 @@ fn why(ranked: &Ranked, evidence: &Evidence, verdict: Verdict) -> String {
             parts.push(format!("{:.0} % of its {name}{normal}", now * 100.0));
         }
     }
-    if verdict == Verdict::NotAResource {
+    if inferred > 0 {
+        parts.push(format!(
+            "{inferred} calls to it whose answer its spans do not show yet"
+        ));
+    }
+    if evidence.is_unmeasured() {
+        parts.push("neither throttling nor waiting could be measured".to_owned());
+    }
+    if *verdict == Verdict::NotAResource {
         parts.push("most of its requests fail".to_owned());
     }
     parts.join("; ")
