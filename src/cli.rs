@@ -1,5 +1,6 @@
 //! Arguments. Parsing does nothing; the commands open what they need.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -129,6 +130,10 @@ pub(crate) struct AnalyzeArguments {
     /// Rule of the critical path: firm, paper, jaeger-ui or crisp.
     #[arg(long, default_value_t = PathRule::Firm)]
     pub(crate) rule: PathRule,
+
+    /// Threads for the analysis [default: one a processor].
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
 
     /// Print one JSON line a trace with the sections of its critical path, instead of a report.
     #[arg(long)]

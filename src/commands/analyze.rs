@@ -1,9 +1,11 @@
 //! `firm analyze`: critical paths and culprits from files.
 
 use std::io::{self, BufWriter, Write};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::thread;
 
-use firm_lab::analyze::{AnalyzeReport, analyze, per_trace};
+use firm_lab::analyze::{AnalyzeReport, analyze_in, per_trace};
 use firm_model::{Interner, Span};
 use firm_tracer::file::{FileError, FileReport, read_path};
 use serde::Serialize;
@@ -36,7 +38,11 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     }
     let (normal, baseline_files) = read(&arguments.baseline, &names)?;
     let baseline = (!arguments.baseline.is_empty()).then_some(normal.as_slice());
-    let report = analyze(&spans, baseline, arguments.rule, &names);
+    let threads = arguments
+        .threads
+        .or_else(|| thread::available_parallelism().ok());
+    let threads = threads.unwrap_or(NonZeroUsize::MIN);
+    let report = analyze_in(threads, &spans, baseline, arguments.rule, &names);
     match arguments.output {
         Form::Json => output::json(&Output {
             files,

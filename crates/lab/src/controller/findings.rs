@@ -123,16 +123,15 @@ fn why(chosen: &Chosen<'_>, inferred: u32) -> String {
             1.0 + ratio
         ));
     }
-    for (name, share) in [
+    // Waiting includes throttling, so it says something only where throttling cannot be seen.
+    let starved = [
         ("periods throttled", evidence.throttled),
         ("runnable time spent waiting", evidence.waiting),
-    ] {
-        if let Some(now) = share.now {
-            let normal = share
-                .normal
-                .map_or(String::new(), |n| format!(", normally {:.0} %", n * 100.0));
-            parts.push(format!("{:.0} % of its {name}{normal}", now * 100.0));
-        }
+    ];
+    let measured = |(name, share): (&'static str, Share)| Some((name, share.now?, share.normal));
+    if let Some((name, now, normal)) = starved.into_iter().find_map(measured) {
+        let normal = normal.map_or(String::new(), |n| format!(", normally {:.0} %", n * 100.0));
+        parts.push(format!("{:.0} % of its {name}{normal}", now * 100.0));
     }
     if inferred > 0 {
         parts.push(format!(
