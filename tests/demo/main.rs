@@ -14,3 +14,4 @@ mod plain;
 #[expect(dead_code, reason = "shared with the tests of the other commands")]
 mod program;
 mod run;
+mod unprivileged;

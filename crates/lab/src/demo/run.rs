@@ -15,7 +15,7 @@ use firm_injector::inject::{
 };
 use firm_mitigator::RulePolicy;
 use firm_model::clock::SystemClock;
-use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Monotonic, Objective};
+use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Intensity, Monotonic, Objective};
 use firm_store::{EventLog, EventLogError, MemoryBounds, MemoryStore};
 use firm_testbed::Topology;
 use firm_testbed::fleet::{Fleet, FleetConfig, FleetError, PlaceError};
@@ -515,12 +515,17 @@ impl Run<'_> {
                 None => Some(starve::STRESSOR_NICE),
             },
         })?;
+        let planned_for = self.plan.intensity;
+        let intensity = match group {
+            Some(_) => planned_for,
+            None => Intensity::new(starve::INTENSITY).unwrap_or(planned_for),
+        };
         let planned = Planned {
             kind: AnomalyKind::Cpu,
             target: target.clone(),
             start: self.plan.inject_at,
             duration: self.plan.inject_for + GRACE,
-            intensity: self.plan.intensity,
+            intensity,
         };
         let target_pid = self
             .fleet
@@ -549,7 +554,7 @@ impl Run<'_> {
         (self.tell)(DemoEvent::Injected {
             target: target.clone(),
             at: injection.started,
-            intensity: self.plan.intensity.get(),
+            intensity: intensity.get(),
         });
         Ok(injection)
     }
@@ -575,7 +580,10 @@ impl Run<'_> {
             mitigated: mode == Mode::Enforce && outcome.action.is_some(),
             interrupted: self.interrupt.load(Ordering::Relaxed),
             target: self.plan.target.clone(),
-            asked: self.plan.intensity.get(),
+            asked: anomaly
+                .as_ref()
+                .map_or(self.plan.intensity, |anomaly| anomaly.asked)
+                .get(),
             achieved: anomaly
                 .and_then(|anomaly| anomaly.achieved)
                 .map(firm_model::Intensity::get),

@@ -5,8 +5,11 @@ use std::path::Path;
 
 use rustix::process::{Pid, setpriority_process};
 
-/// Nice value of the stressor.
-pub(super) const STRESSOR_NICE: i32 = 10;
+/// Nice value of the stressor: thirty-five times the weight of the target, half that of the rest.
+pub(super) const STRESSOR_NICE: i32 = 3;
+/// Intensity of the stressor, 0 to 1. No quota holds the target, so it lives on whatever time is
+/// left over; beside a weaker stressor that left the objective kept.
+pub(super) const INTENSITY: f64 = 1.0;
 /// Nice value of the target while it is starved.
 const TARGET_NICE: i32 = 19;
 
