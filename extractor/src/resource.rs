@@ -8,6 +8,9 @@ pub const THROTTLED_RATIO: f64 = 0.1;
 pub const WAIT_SHARE: f64 = 0.2;
 /// How many times the normal share a share must be to count, where the normal one is known.
 pub const OVER_NORMAL: f64 = 1.5;
+/// How many times the normal waiting time for each second of run time must be there. Not the
+/// share itself, which ends at 1 and may normally be two thirds on a shared processor.
+pub const WAIT_OVER_NORMAL: f64 = 3.0;
 /// Share of failed requests from which a fault, not a resource, is the reason.
 pub const ERROR_SHARE: f64 = 0.5;
 
@@ -27,6 +30,15 @@ impl Share {
         };
         now >= threshold && self.normal.is_none_or(|normal| now >= OVER_NORMAL * normal)
     }
+
+    /// As [`Share::is_high`], by waiting time over run time: w / (1 - w).
+    fn is_long_wait(self) -> bool {
+        let Some(now) = self.now else {
+            return false;
+        };
+        let grown = |normal: f64| now * (1.0 - normal) >= WAIT_OVER_NORMAL * normal * (1.0 - now);
+        now >= WAIT_SHARE && self.normal.is_none_or(grown)
+    }
 }
 
 /// What is known of a culprit beside its spans.
@@ -44,7 +56,7 @@ impl Evidence {
     /// Whether throttling or waiting for a processor proves that CPU lacks.
     #[must_use]
     pub fn is_starved(&self) -> bool {
-        self.throttled.is_high(THROTTLED_RATIO) || self.waiting.is_high(WAIT_SHARE)
+        self.throttled.is_high(THROTTLED_RATIO) || self.waiting.is_long_wait()
     }
 
     /// Whether throttling is high and known to be more than normal: enough to suspect an
@@ -141,5 +153,23 @@ mod tests {
             ..none
         };
         assert_eq!(name_resource(Part::Server, &failing), Verdict::NotAResource);
+    }
+
+    #[test]
+    fn long_wait_shows_where_waiting_is_normal_too() {
+        let waiting = |now, normal| Evidence {
+            waiting: Share {
+                now: Some(now),
+                normal: Some(normal),
+            },
+            ..Evidence::default()
+        };
+        assert!(waiting(0.98, 0.67).is_starved());
+        assert!(!waiting(0.75, 0.67).is_starved());
+        assert!(
+            !waiting(0.1, 0.01).is_starved(),
+            "a tenth is little, however rare"
+        );
+        assert!(waiting(1.0, 0.67).is_starved());
     }
 }

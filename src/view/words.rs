@@ -32,9 +32,10 @@ pub(crate) fn of(event: &DemoEvent) -> Option<String> {
         }
         DemoEvent::Finding(finding) => found(finding),
         DemoEvent::Change(change) => changed(change),
-        DemoEvent::Recommendation { instance, cpu, .. } => {
-            format!("          recommended: `{instance}` to {}", limit(*cpu))
-        }
+        DemoEvent::Recommendation { instance, cpu, .. } => match cpu {
+            Some(cpu) => format!("          recommended: `{instance}` to {cpu}"),
+            None => format!("          recommended: more CPU for `{instance}`"),
+        },
         DemoEvent::TakenBack => "          everything given is taken back".to_owned(),
         DemoEvent::Note { text } => format!("note: {text}"),
     })

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use firm_host::{ActuatorError, CpuActuator, InstanceGroup, LimitError, RestoreReport, sched};
 use firm_model::{
-    Actuator as _, Anomaly, Change, Clock, Event, ExecutionGraph, GraphStore as _, InstanceId,
-    Latency, Monotonic, Timestamp,
+    Actuator as _, Anomaly, Change, Clock, Culprit, Event, ExecutionGraph, Finding,
+    GraphStore as _, InstanceId, Latency, Monotonic, Resource, Timestamp, Verdict,
 };
 use firm_store::{EventLog, MemoryStore};
 
@@ -53,7 +53,7 @@ pub(super) enum Message {
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// First finding after learning: culprit, verdict, when.
-    pub(super) first: Option<(firm_model::Culprit, Timestamp)>,
+    pub(super) first: Option<(Culprit, Timestamp)>,
     /// First change, and when it was in effect.
     pub(super) action: Option<(LimitChange, Timestamp)>,
     /// All instances whose limits were changed.
@@ -179,8 +179,23 @@ impl Control {
                 self.outcome.budget = Some(budget(tipped, self.grace, &times));
             }
         }
+        if self.actuator.is_none() && turn.decisions.is_empty() {
+            self.recommend_more(&finding);
+        }
         self.tell(DemoEvent::Finding(finding.clone()));
         self.keep(Event::Finding(finding));
+    }
+
+    /// Without a limit to raise all that can be said is who needs more.
+    fn recommend_more(&self, finding: &Finding) {
+        let lacks_cpu = |culprit: &&Culprit| culprit.verdict == Verdict::Resource(Resource::Cpu);
+        if let Some(culprit) = finding.culprits.iter().find(lacks_cpu) {
+            self.tell(DemoEvent::Recommendation {
+                instance: culprit.instance.clone(),
+                cpu: None,
+                finding: Some(finding.id),
+            });
+        }
     }
 
     /// Applies or recommends. How long the write took, `None` if nothing was written.

@@ -44,7 +44,7 @@ pub enum DemoEvent {
     Recommendation {
         /// Whose limit.
         instance: InstanceId,
-        /// Limit recommended.
+        /// Limit recommended, `None` for an instance that has none to raise.
         cpu: Option<MilliCores>,
         /// Finding that leads to it.
         finding: Option<u64>,
