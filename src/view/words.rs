@@ -78,11 +78,19 @@ fn found(finding: &Finding) -> String {
 }
 
 fn culprit(culprit: &Culprit) -> String {
+    let figure = |name: &str, value: Option<f64>| {
+        value.map_or_else(
+            || format!("{name} undefined"),
+            |value| format!("{name} {value:.2}"),
+        )
+    };
     format!(
-        "`{}` lacks {}: {}",
+        "`{}` lacks {}: {}; {}, {}",
         culprit.instance,
         lacks(culprit.verdict),
-        culprit.why
+        culprit.why,
+        figure("RI", culprit.ri),
+        figure("CI", culprit.ci)
     )
 }
 

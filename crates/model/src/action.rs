@@ -3,9 +3,10 @@
 //! Only [`validate`] makes a [`ValidAction`], and only a `ValidAction` reaches an [`Actuator`].
 //! What comes over the wire is an [`Action`] and is validated again where it arrives.
 //!
-//! ```compile_fail
-//! // There is no way around validation:
-//! let forged = firm_model::ValidAction { instance: todo!(), cpu: todo!() };
+//! ```compile_fail,E0451
+//! // There is no way around validation: the fields are private.
+//! use firm_model::{InstanceId, ValidAction};
+//! let forged = ValidAction { instance: InstanceId::new("cart-0"), cpu: None };
 //! ```
 
 use serde::{Deserialize, Serialize};

@@ -27,6 +27,22 @@ pub enum IdError {
     Zero,
 }
 
+/// Marks bytes that are no hexadecimal digit.
+const NO_DIGIT: u8 = 0x80;
+
+/// The value of each byte as a hexadecimal digit.
+const DIGITS: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value as usize];
+        values[digit as usize] = value;
+        values[digit.to_ascii_uppercase() as usize] = value;
+        value += 1;
+    }
+    values
+};
+
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident, $len:literal) => {
         $(#[$doc])*
@@ -71,14 +87,19 @@ macro_rules! identifier {
                     return Err(IdError::Hex { digits });
                 }
                 let mut bytes = [0_u8; $len];
-                for (place, digit) in text.iter().rev().enumerate() {
-                    let value = match digit {
-                        b'0'..=b'9' => digit - b'0',
-                        b'a'..=b'f' => digit - b'a' + 10,
-                        b'A'..=b'F' => digit - b'A' + 10,
-                        _ => return Err(IdError::Hex { digits }),
+                // Whole bytes from the right, then the digit that may be left over.
+                let mut odd = 0;
+                for (byte, pair) in bytes.iter_mut().rev().zip(text.rchunks(2)) {
+                    let (high, low) = match pair {
+                        [high, low] => (DIGITS[usize::from(*high)], DIGITS[usize::from(*low)]),
+                        [low] => (0, DIGITS[usize::from(*low)]),
+                        _ => (0, 0),
                     };
-                    bytes[$len - 1 - place / 2] |= value << (4 * (place % 2));
+                    odd |= high | low;
+                    *byte = high << 4 | low;
+                }
+                if odd & NO_DIGIT != 0 {
+                    return Err(IdError::Hex { digits });
                 }
                 Self::new(bytes)
             }
