@@ -5,6 +5,7 @@
 //! are kept; only input whose framing is broken ends in a [`DecodeError`], which says where, and
 //! the spans before that place stay in `out`.
 
+mod block;
 mod documents;
 pub mod jaeger_json;
 pub mod jaeger_proto;

@@ -276,14 +276,25 @@ fn read_file(
         limit: limits.max_bytes,
         inflated,
     };
-    let mut bytes = Vec::new();
     let file = fs_err::File::open(path)?;
-    if file.metadata()?.len() > limits.max_bytes {
+    let length = file.metadata()?.len();
+    if length > limits.max_bytes {
         return Err(too_large(false));
     }
-    // The bound again, because a pipe has no length.
-    file.take(limits.max_bytes.saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    let mut bytes = Vec::new();
+    // Room at once, and for a byte more, so that the end shows without growing. What does not fit
+    // into memory shows when it is read.
+    let room = usize::try_from(length).map_or(0, |length| length.saturating_add(1));
+    let _ = bytes.try_reserve_exact(room);
+    // The bound again, because a pipe has no length. `File` itself fills memory that is not
+    // cleared before; the error is given the path that it lacks.
+    file.file()
+        .take(limits.max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| {
+            let text = format!("{}: cannot be read: {error}", path.display());
+            std::io::Error::new(error.kind(), text)
+        })?;
     if bytes.len() as u64 > limits.max_bytes {
         return Err(too_large(false));
     }

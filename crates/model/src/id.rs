@@ -187,6 +187,13 @@ mod tests {
 
     proptest! {
         #[test]
+        fn hex_is_read_as_the_standard_library_reads_it(text in "[0-9a-fA-Fg/:@`]{1,16}") {
+            let known = u64::from_str_radix(&text, 16).ok().filter(|number| *number != 0);
+            let read = SpanId::from_hex(text.as_bytes()).ok();
+            prop_assert_eq!(read.map(|id| u64::from_be_bytes(*id.as_bytes())), known);
+        }
+
+        #[test]
         fn hex_round_trip(bytes in any::<[u8; 16]>()) {
             if let Ok(id) = TraceId::new(bytes) {
                 prop_assert_eq!(id.to_string().parse::<TraceId>().unwrap(), id);

@@ -33,6 +33,7 @@ pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Dec
             out,
             decoded: Decoded::default(),
             last_trace: None,
+            references: Vec::new(),
         },
     )
 }
@@ -53,6 +54,8 @@ struct Decoder<'a, 'n> {
     decoded: Decoded,
     /// Spans of a trace mostly come together, so their id is parsed once.
     last_trace: Option<(Cow<'a, str>, TraceId)>,
+    /// Room for a span's references, used again and again.
+    references: Vec<Reference<'a>>,
 }
 
 /// A span as it stands in the text.
@@ -103,7 +106,10 @@ impl<'a> Decoder<'a, '_> {
         let result = scan.object(|scan, key| match &**key {
             b"data" => self.value(scan, depth - 1),
             b"spans" => scan.array(|scan| {
-                let mut raw = Raw::default();
+                let mut raw = Raw {
+                    references: std::mem::take(&mut self.references),
+                    ..Raw::default()
+                };
                 scan.object(|scan, key| self.member(&mut raw, scan, key))?;
                 self.take(raw, &mut processes);
                 Ok(())
@@ -142,14 +148,12 @@ impl<'a> Decoder<'a, '_> {
             b"tags" => {
                 return scan.array(|scan| {
                     let (key, value) = read_tag(scan, is_used)?;
-                    match (key.text(), &value) {
-                        (Some("span.kind"), value) => {
+                    match &*key {
+                        b"span.kind" => {
                             raw.kind = value.text().map(origin::kind).unwrap_or_default();
                         }
-                        (Some("error"), value) => raw.error |= value.truth(),
-                        (Some("otel.status_code"), value) => {
-                            raw.error |= value.text() == Some("ERROR");
-                        }
+                        b"error" => raw.error |= value.truth(),
+                        b"otel.status_code" => raw.error |= value.text() == Some("ERROR"),
                         _ => {}
                     }
                     Ok(())
@@ -180,6 +184,8 @@ impl<'a> Decoder<'a, '_> {
             }
         }
         self.decoded.take(span, self.out);
+        raw.references.clear();
+        self.references = raw.references;
     }
 
     fn span(&mut self, raw: &mut Raw<'a>) -> Result<Span, Reject> {
@@ -272,26 +278,50 @@ fn text<'a>(raw: &Cow<'a, [u8]>) -> Cow<'a, str> {
     }
 }
 
-fn is_used(key: &str) -> bool {
-    matches!(key, "span.kind" | "error" | "otel.status_code")
+fn is_used(key: &[u8]) -> bool {
+    matches!(key, b"span.kind" | b"error" | b"otel.status_code")
 }
 
 /// Key and value of a tag; the value is read only if the key is used or comes behind it.
 #[inline]
 fn read_tag<'a>(
     scan: &mut Scan<'a>,
-    used: impl Fn(&str) -> bool,
-) -> Result<(Scalar<'a>, Scalar<'a>), ScanError> {
-    let (mut key, mut value) = (Scalar::Absent, Scalar::Absent);
+    used: impl Fn(&[u8]) -> bool,
+) -> Result<(Cow<'a, [u8]>, Scalar<'a>), ScanError> {
+    if let Some((key, value)) = scan.attempt(|scan| usual_tag(scan, &used)) {
+        return Ok((Cow::Borrowed(key), value));
+    }
+    let (mut key, mut value) = (None, Scalar::Absent);
     scan.object(|scan, member| {
         match &**member {
-            b"key" => key = scan.scalar()?,
-            b"value" if key.text().is_none_or(&used) => value = scan.scalar()?,
+            b"key" => key = scan.bytes()?,
+            b"value" if key.as_deref().is_none_or(&used) => value = scan.scalar()?,
             _ => scan.skip()?,
         }
         Ok(())
     })?;
-    Ok((key, value))
+    Ok((key.unwrap_or_default(), value))
+}
+
+/// A tag laid out as Jaeger writes it, which most are.
+#[inline(always)]
+fn usual_tag<'a>(
+    scan: &mut Scan<'a>,
+    used: impl Fn(&[u8]) -> bool,
+) -> Option<(&'a [u8], Scalar<'a>)> {
+    scan.accept(br#"{"key":"#)?;
+    let key = scan.plain_string()?;
+    scan.accept(br#","type":"#)?;
+    scan.plain_string()?;
+    scan.accept(br#","value":"#)?;
+    let value = if used(key) {
+        scan.scalar().ok()?
+    } else {
+        scan.skip().ok()?;
+        Scalar::Absent
+    };
+    scan.accept(b"}")?;
+    Some((key, value))
 }
 
 fn read_reference<'a>(scan: &mut Scan<'a>) -> Result<Reference<'a>, ScanError> {
@@ -324,7 +354,7 @@ fn read_process(scan: &mut Scan<'_>, names: &Interner) -> Result<Origin, ScanErr
     })?;
     let mut hints = IdentityHints::default();
     for (key, value) in &tags {
-        if let (Some(key), Some(value)) = (key.text(), value.text()) {
+        if let (Ok(key), Some(value)) = (std::str::from_utf8(key), value.text()) {
             origin::hint(&mut hints, key, value);
         }
     }

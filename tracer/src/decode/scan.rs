@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use super::block::{BLOCK, Structure, quote_or_backslash};
 use super::scalar::Scalar;
 
 /// Text that is not JSON.
@@ -24,16 +25,6 @@ pub(super) struct Scan<'a> {
 }
 
 type Read<T> = Result<T, ScanError>;
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const TOPS: u64 = 0x8080_8080_8080_8080;
-
-/// A word whose lowest set top bit marks the first byte of `word` that equals `byte`.
-#[inline(always)]
-const fn matches(word: u64, byte: u8) -> u64 {
-    let zero_where_equal = word ^ (ONES * byte as u64);
-    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & TOPS
-}
 
 impl<'a> Scan<'a> {
     /// A reader over a part of a text; places are those in the whole.
@@ -72,6 +63,46 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         self.error(what)
+    }
+
+    /// Steps over bytes if they come next.
+    #[inline(always)]
+    pub(super) fn accept(&mut self, bytes: &[u8]) -> Option<()> {
+        let rest = self.text.get(self.pos..)?;
+        rest.starts_with(bytes).then(|| self.pos += bytes.len())
+    }
+
+    /// Tries to read in a narrower way than usual; nothing is read if that gives nothing.
+    #[inline(always)]
+    pub(super) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let start = self.pos;
+        let result = read(self);
+        if result.is_none() {
+            self.pos = start;
+        }
+        result
+    }
+
+    /// The inside of a string that comes next and has no escapes.
+    #[inline(always)]
+    pub(super) fn plain_string(&mut self) -> Option<&'a [u8]> {
+        if self.text.get(self.pos) != Some(&b'"') {
+            return None;
+        }
+        let open = self.pos;
+        match self.skip_string() {
+            Ok(false) => self.text.get(open + 1..self.pos - 1),
+            _ => None,
+        }
+    }
+
+    /// Reads a string as it stands, its escapes resolved; anything else is skipped.
+    #[inline]
+    pub(super) fn bytes(&mut self) -> Read<Option<Cow<'a, [u8]>>> {
+        if self.peek() == Some(b'"') {
+            return self.raw_string().map(Some);
+        }
+        self.skip().map(|()| None)
     }
 
     /// Reads an object's members with a function that reads each value; anything else is
@@ -175,21 +206,27 @@ impl<'a> Scan<'a> {
 
     fn number(&mut self) -> Read<Scalar<'a>> {
         let rest = self.text.get(self.pos..).unwrap_or_default();
-        let part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-        let length = rest.iter().take_while(part).count();
-        let digits = rest.get(..length).unwrap_or_default();
         // Up to 18 digits without a leading zero, which JSON forbids; else serde_json decides.
-        let plain = length <= 18 && (length == 1 || digits.first() != Some(&b'0'));
-        let mut value = 0_u64;
-        let plain = plain
-            && digits.iter().all(|digit| {
-                value = value.wrapping_mul(10).wrapping_add(u64::from(digit & 0x0f));
-                digit.is_ascii_digit()
-            });
-        if plain {
+        let (mut value, mut length) = (0_u64, 0);
+        let mut next = None;
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                next = Some(*byte);
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(digit.into());
+            length += 1;
+        }
+        let whole = !matches!(next, Some(b'-' | b'+' | b'.' | b'e' | b'E'));
+        let plain = length == 1 || (2..=18).contains(&length) && rest.first() != Some(&b'0');
+        if whole && plain {
             self.pos += length;
             return Ok(Scalar::Unsigned(value));
         }
+        let part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+        let length = rest.iter().take_while(part).count();
+        let digits = rest.get(..length).unwrap_or_default();
         let Ok(number) = serde_json::from_slice::<serde_json::Number>(digits) else {
             return self.error("not a number");
         };
@@ -233,26 +270,19 @@ impl<'a> Scan<'a> {
         let mut escaped = false;
         loop {
             let rest = self.text.get(at..).unwrap_or_default();
-            if let Some(chunk) = rest.first_chunk::<8>() {
-                let word = u64::from_le_bytes(*chunk);
-                let found = matches(word, b'"') | matches(word, b'\\');
-                if found == 0 {
-                    at += 8;
-                    continue;
-                }
-                at += (found.trailing_zeros() / 8) as usize;
+            match quote_or_backslash(rest) {
+                Ok(place) => at += place,
+                Err(_) => return self.error("string is not closed"),
             }
             match self.text.get(at) {
                 Some(b'"') => {
                     self.pos = at + 1;
                     return Ok(escaped);
                 }
-                Some(b'\\') => {
+                _ => {
                     escaped = true;
                     at += 2;
                 }
-                Some(_) => at += 1,
-                None => return self.error("string is not closed"),
             }
         }
     }
@@ -269,26 +299,48 @@ impl<'a> Scan<'a> {
     }
 
     fn skip_compound(&mut self) -> Read<()> {
+        let mut structure = Structure::default();
         let mut depth = 0_usize;
-        loop {
-            match self.text.get(self.pos) {
-                Some(b'"') => {
-                    self.skip_string()?;
+        let mut rest = self.text.get(self.pos..).unwrap_or_default();
+        while !rest.is_empty() {
+            let brackets = match rest.first_chunk::<BLOCK>() {
+                Some(block) => structure.next(block),
+                None => {
+                    let mut block = [b' '; BLOCK];
+                    block[..rest.len()].copy_from_slice(rest);
+                    structure.next(&block)
+                }
+            };
+            let mut left = brackets.opening | brackets.closing;
+            while left != 0 {
+                let lowest = left & left.wrapping_neg();
+                left ^= lowest;
+                if brackets.opening & lowest != 0 {
+                    depth += 1;
                     continue;
                 }
-                Some(b'{' | b'[') => depth += 1,
-                Some(b'}' | b']') => {
-                    depth -= 1;
-                    if depth == 0 {
-                        self.pos += 1;
-                        return Ok(());
-                    }
+                depth -= 1;
+                if depth == 0 {
+                    let behind = lowest.trailing_zeros() as usize + 1;
+                    self.pos = self.text.len() - rest.len() + behind;
+                    return Ok(());
                 }
-                Some(_) => {}
-                None => return self.error("text ends within a value"),
             }
-            self.pos += 1;
+            rest = rest.get(BLOCK..).unwrap_or_default();
         }
+        self.open_end()
+    }
+
+    /// What is not closed in a value that the text's end cuts off.
+    #[cold]
+    fn open_end(&mut self) -> Read<()> {
+        while let Some(byte) = self.text.get(self.pos) {
+            match byte {
+                b'"' => drop(self.skip_string()?),
+                _ => self.pos += 1,
+            }
+        }
+        self.error("text ends within a value")
     }
 }
 
