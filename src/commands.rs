@@ -12,6 +12,7 @@ use anyhow::Context;
 use firm_host::StateDir;
 
 use crate::cli::{Arguments, Command, EvalCommand, StateDirectory};
+use crate::failure::WrongUsage;
 
 /// Runs the command that was asked for.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -40,5 +41,6 @@ fn state_dir(arguments: &StateDirectory) -> anyhow::Result<PathBuf> {
 
 /// Reads a configuration file; its name and text.
 fn read_text(path: &std::path::Path) -> anyhow::Result<(String, String)> {
-    Ok((path.display().to_string(), fs_err::read_to_string(path)?))
+    let text = fs_err::read_to_string(path).map_err(|error| WrongUsage(error.to_string()))?;
+    Ok((path.display().to_string(), text))
 }

@@ -53,7 +53,16 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         let _ = writeln!(stderr, "{problems}");
         return ExitCode::from(EX_USAGE);
     }
-    let _ = writeln!(stderr, "error: {error:#}");
+    let text = format!("{error:#}");
+    // The library's errors carry their hint at the end.
+    let (message, hint) = match text.split_once("; hint: ") {
+        Some((message, hint)) => (message, Some(hint)),
+        None => (text.as_str(), None),
+    };
+    let _ = writeln!(stderr, "error: {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(stderr, "\nhint: {hint}");
+    }
     if let Some(hinted) = error
         .chain()
         .find_map(|cause| cause.downcast_ref::<Hinted>())

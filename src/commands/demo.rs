@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
     };
     let mut view = View::new(arguments.output, &plan);
     let first = one(&setup, &plan, mode, &interrupt, &mut view)?;
-    let is_comparable = first.mitigated && !first.interrupted && !arguments.no_comparison;
+    let is_comparable = first.enforced && !first.interrupted && !arguments.no_comparison;
     let second = if is_comparable {
         view.second_run();
         Some(one(&setup, &plan, Mode::Observe, &interrupt, &mut view)?)
@@ -57,12 +57,14 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
     if first.interrupted || second.as_ref().is_some_and(|run| run.interrupted) {
         anyhow::bail!("interrupted; processes are ended and limits put back");
     }
-    let differs = |run: &RunReport| run.limits.identical != run.limits.files;
-    if differs(&first) || second.as_ref().is_some_and(differs) {
-        anyhow::bail!(
-            "limit files differ from what they held before: {:?}",
-            first.limits.different
-        );
+    let runs = std::iter::once(&first).chain(&second);
+    let different: Vec<&str> = runs
+        .flat_map(|run| &run.limits.different)
+        .map(String::as_str)
+        .collect();
+    if !different.is_empty() {
+        let files = different.join(", ");
+        anyhow::bail!("limit files differ from what they held before: {files}");
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use firm_lab::demo::event::Status;
 use firm_lab::demo::{DemoEvent, Plan};
+use firm_model::Latency;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::words;
@@ -81,7 +82,10 @@ impl Live {
         let at = Duration::try_from_secs_f64(status.at_s).unwrap_or_default();
         self.progress
             .set_position(u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
-        let bar = latency_bar(status.p99.as_nanos(), status.bound.as_nanos());
+        let bar = latency_bar(
+            status.p99.map_or(u64::MAX, Latency::as_nanos),
+            status.bound.as_nanos(),
+        );
         self.latency
             .set_message(format!("latency   {bar} {}", words::status(status)));
         let changed: Vec<String> = status

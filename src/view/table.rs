@@ -12,7 +12,7 @@ use super::words;
 pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    let title = if first.mitigated {
+    let title = if first.enforced {
         "with mitigation"
     } else {
         "recommendations only"

@@ -2,7 +2,7 @@
 
 use firm_lab::demo::DemoEvent;
 use firm_lab::demo::event::{InstanceLimit, Phase, Status};
-use firm_model::{Change, Culprit, Finding, MilliCores, Resource, Verdict};
+use firm_model::{Change, Culprit, Finding, Latency, MilliCores, Resource, Verdict};
 
 /// An event as one line, `None` for what only a live view shows.
 pub(crate) fn of(event: &DemoEvent) -> Option<String> {
@@ -120,13 +120,20 @@ pub(crate) fn limit(limit: Option<MilliCores>) -> String {
     limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string())
 }
 
+fn latency(latency: Option<Latency>) -> String {
+    latency.map_or_else(
+        || "unanswered".to_owned(),
+        |latency| format!("{:.0} ms", latency.as_millis_f64()),
+    )
+}
+
 /// The figures of a moment.
 pub(crate) fn status(status: &Status) -> String {
     format!(
-        "{}: p50 {:.0} ms, p99 {:.0} ms, objective p{} {:.0} ms; {} requests/s",
+        "{}: p50 {}, p99 {}, objective p{} {:.0} ms; {} requests/s",
         status.request_type,
-        status.p50.as_millis_f64(),
-        status.p99.as_millis_f64().min(9999.0),
+        latency(status.p50),
+        latency(status.p99),
         status.quantile * 100.0,
         status.bound.as_millis_f64(),
         status.per_second

@@ -7,7 +7,7 @@
 //!
 //! Begin with [`mounts`], then [`limit_writer`]. Roots of kernel trees (`/proc`, the mount table)
 //! are parameters, so that parsing is tested on made trees; what the kernel does is tested on
-//! the real one in `tests/kernel.rs`.
+//! the real one in `tests/kernel/main.rs`.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -21,8 +21,8 @@ use firm_extractor::window::Window;
 use firm_mitigator::rule_loop::{Reading, RuleLoop, StepKind};
 use firm_mitigator::{decode, state};
 use firm_model::{
-    Bounds, ExecutionGraph, Finding, InstanceBounds, InstanceId, Interner, MilliCores, Monotonic,
-    Objective, Policy, Timestamp, TraceId, ValidAction, Verdict, validate,
+    Bounds, Culprit, ExecutionGraph, Finding, InstanceBounds, InstanceId, Interner, MilliCores,
+    Monotonic, Objective, Policy, Resource, Timestamp, TraceId, ValidAction, Verdict, validate,
 };
 
 use crate::settings::Settings;
@@ -97,7 +97,8 @@ pub struct Controller {
     quiet_until: Monotonic,
     /// Requests that began before this say nothing of the last change.
     judged_from: Timestamp,
-    previous_arrivals: Option<f64>,
+    /// Requests a second through an instance when it was last decided on.
+    previous_arrivals: BTreeMap<InstanceId, f64>,
     /// First culprit of the last finding and what it lacks: the same again is no news.
     last_head: Option<(InstanceId, Verdict)>,
 }
@@ -133,7 +134,7 @@ impl Controller {
             last_finding: 0,
             quiet_until: Monotonic::from_nanos(0),
             judged_from: Timestamp::EPOCH,
-            previous_arrivals: None,
+            previous_arrivals: BTreeMap::new(),
             last_head: None,
             settings,
             names,
@@ -195,6 +196,16 @@ impl Controller {
         }
     }
 
+    /// Objectives of request types that did not come while learning: they cannot be judged.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<String> {
+        let is_unseen = |watch: &&Watch| self.baseline.request(watch.request).is_none();
+        let unseen = self.watches.iter().filter(is_unseen);
+        unseen
+            .map(|watch| watch.request.name(&self.names))
+            .collect()
+    }
+
     /// Whether everything given has been taken back.
     #[must_use]
     pub fn take_back_complete(&self) -> bool {
@@ -254,20 +265,17 @@ impl Controller {
             self.last_head = None;
             return turn;
         }
-        let Some((finding, request, tipped)) = self.find(wall, telemetry) else {
+        let Some((finding, tipped)) = self.find(wall, telemetry) else {
             return turn;
         };
-        for culprit in &finding.culprits {
-            if !matches!(
-                culprit.verdict,
-                Verdict::Resource(firm_model::Resource::Cpu)
-            ) {
-                continue;
-            }
-            if let Some(decision) = self.decide(&culprit.instance, request, finding.id, telemetry) {
-                self.open_grant(&culprit.instance, now, telemetry);
-                turn.decisions.push(decision);
-            }
+        // One culprit at a time: whether a second one is still to blame shows when the first has
+        // what it lacked.
+        let lacks_cpu = |culprit: &&Culprit| culprit.verdict == Verdict::Resource(Resource::Cpu);
+        if let Some(culprit) = finding.culprits.iter().find(lacks_cpu)
+            && let Some(decision) = self.decide(&culprit.instance, finding.id, telemetry)
+        {
+            self.open_grant(&culprit.instance, now, telemetry);
+            turn.decisions.push(decision);
         }
         let acts = self.enforce && !turn.decisions.is_empty();
         let pause = if acts {
@@ -307,22 +315,27 @@ impl Controller {
     fn decide(
         &mut self,
         instance: &InstanceId,
-        request: usize,
         finding: u64,
         telemetry: &Telemetry,
     ) -> Option<Decision> {
         let bounds = self.bounds(instance)?;
         let window = self.settings.extractor.trigger.window;
+        let symbol = self.names.get(instance.as_str())?;
+        let passes = |watch: &&Watch| {
+            let known = self.baseline.request(watch.request);
+            known.is_some_and(|known| known.parts().any(|(part, _)| part.key.instance == symbol))
+        };
         let requests: Vec<state::RequestLoad> = self
             .watches
             .iter()
+            .filter(passes)
             .map(|watch| watch.load(window))
             .collect();
         let arrivals: f64 = requests.iter().map(|load| load.arrivals).sum();
         let seen = state::Observation {
             is_culprit: true,
-            requests: &requests[request..=request],
-            previous_arrivals: self.previous_arrivals.replace(arrivals),
+            requests: &requests,
+            previous_arrivals: self.previous_arrivals.insert(instance.clone(), arrivals),
             cpu: telemetry.present(instance),
             limit: telemetry.limit(instance),
             bounds: bounds.cpu,

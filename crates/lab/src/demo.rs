@@ -2,7 +2,7 @@
 //! given what it lacks, and everything is put back.
 //!
 //! [`plan::plan`] draws from a seed who is hurt, when and how much. [`run::run`] does one run and
-//! gives a [`report::RunReport`]; a second one with [`run::Mode::Observe`] shows what happens
+//! gives a [`report::RunReport`]; a second one with [`setup::Mode::Observe`] shows what happens
 //! when nothing is done.
 
 mod control;
@@ -11,13 +11,16 @@ pub mod plan;
 mod recorder;
 pub mod report;
 pub mod run;
+pub mod setup;
 mod stage;
+mod start;
 mod starve;
 
 pub use event::DemoEvent;
 pub use plan::Plan;
 pub use report::RunReport;
-pub use run::{DemoError, Mode, Setup, run};
+pub use run::run;
+pub use setup::{DemoError, Mode, Setup};
 
 /// First part of the names of cgroups that runs make.
 pub const GROUP_PREFIX: &str = stage::PREFIX;

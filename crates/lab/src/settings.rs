@@ -102,7 +102,16 @@ impl Settings {
                 settings.tracer = tracer(&mut section, settings.tracer);
             }
             for mut section in root.sections("objectives") {
-                settings.objectives.extend(objective(&mut section));
+                let Some(found) = objective(&mut section) else {
+                    continue;
+                };
+                let same = |known: &Objective| {
+                    known.service == found.service && known.operation == found.operation
+                };
+                if settings.objectives.iter().any(same) {
+                    section.problem("operation", "this request type has an objective already");
+                }
+                settings.objectives.push(found);
             }
             if let Some(mut section) = root.section("extractor") {
                 extractor(&mut section, &mut settings.extractor);
@@ -170,7 +179,7 @@ fn extractor(section: &mut Section<'_>, settings: &mut ExtractorSettings) {
         trigger.window = positive(&mut section, "window", trigger.window);
         trigger.most = count(&mut section, "most", trigger.most);
         trigger.least = count(&mut section, "least", trigger.least);
-        trigger.false_alarm = share(&mut section, "false_alarm", trigger.false_alarm);
+        trigger.false_alarm = positive_share(&mut section, "false_alarm", trigger.false_alarm);
         if trigger.least > trigger.most {
             section.problem("least", format!("must be at most most ({})", trigger.most));
         }
@@ -201,9 +210,15 @@ fn mitigator(section: &mut Section<'_>, settings: &mut MitigatorSettings) {
         rule.up_factor = at_least(&mut section, "up_factor", 1.0, rule.up_factor);
         rule.calm_ratio = share(&mut section, "calm_ratio", rule.calm_ratio);
         rule.calm = positive(&mut section, "calm", rule.calm);
-        rule.down_step = share(&mut section, "down_step", rule.down_step);
+        rule.down_step = positive_share(&mut section, "down_step", rule.down_step);
         rule.down_pause = positive(&mut section, "down_pause", rule.down_pause);
         rule.margin = at_least(&mut section, "margin", 0.0, rule.margin);
+        if rule.calm_ratio > rule.up_ratio {
+            section.problem(
+                "calm_ratio",
+                format!("must be at most up_ratio ({})", rule.up_ratio),
+            );
+        }
         rule.flap_budget = count(&mut section, "flap_budget", rule.flap_budget);
     }
 }
@@ -233,6 +248,14 @@ fn share(section: &mut Section<'_>, key: &'static str, default: f64) -> f64 {
     let value = section.or(key, default);
     if !(0.0..=1.0).contains(&value) {
         section.problem(key, "must be from 0 to 1");
+    }
+    value
+}
+
+fn positive_share(section: &mut Section<'_>, key: &'static str, default: f64) -> f64 {
+    let value = share(section, key, default);
+    if value == 0.0 {
+        section.problem(key, "must be above 0");
     }
     value
 }

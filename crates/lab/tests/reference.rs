@@ -240,8 +240,8 @@ fn events() -> Vec<DemoEvent> {
             at_s: 0.0,
             of_s: 40.0,
             request_type: "gateway/browse".to_owned(),
-            p50: Latency::ZERO,
-            p99: Latency::ZERO,
+            p50: Some(Latency::ZERO),
+            p99: Some(Latency::ZERO),
             bound: Latency::ZERO,
             quantile: 0.99,
             per_second: 0,
@@ -284,6 +284,7 @@ fn report() -> RunReport {
     let instance = InstanceId::new("cart-0");
     RunReport {
         seed: 1,
+        enforced: true,
         mitigated: true,
         interrupted: false,
         target: instance.clone(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{JournalError, VERSION, io};
 use crate::process::ProcessIdentity;
 
-/// Bytes of a kernel file: text where they are text, hexadecimal digits else.
+/// Bytes of a kernel file: text where they are text, a list of numbers else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Form", into = "Form")]
 pub(crate) struct FileBytes(pub(crate) Vec<u8>);

@@ -15,19 +15,14 @@ const EVIDENCE: usize = 5;
 const LEAST_REQUESTS: usize = 5;
 
 impl Controller {
-    /// The finding of the most violated objective, the index of its watch, and the trace that
-    /// made its trigger fire. `None` where no objective is violated or nobody stands out.
+    /// The finding of the most violated objective, and the trace that made its trigger fire. `None` where no objective is violated or nobody stands out.
     pub(super) fn find(
         &mut self,
         wall: Timestamp,
         telemetry: &Telemetry,
-    ) -> Option<(Finding, usize, Option<Tipped>)> {
-        let violated = self
-            .watches
-            .iter()
-            .enumerate()
-            .filter(|(_, watch)| watch.is_violated());
-        let (index, watch) = violated.max_by_key(|(_, watch)| watch.over())?;
+    ) -> Option<(Finding, Option<Tipped>)> {
+        let violated = self.watches.iter().filter(|watch| watch.is_violated());
+        let watch = violated.max_by_key(|watch| watch.over())?;
         let requests: Vec<&Observation> = self
             .window
             .of(watch.request, self.judged_from)
@@ -58,7 +53,7 @@ impl Controller {
             culprits,
             evidence: slowest(&requests),
         };
-        Some((finding, index, tipped))
+        Some((finding, tipped))
     }
 
     fn instance(&self, ranked: &Ranked) -> InstanceId {

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use firm_host::{ActuatorError, CpuActuator, InstanceGroup, LimitError, RestoreReport, sched};
+use firm_host::restore::Outcome as FileOutcome;
+use firm_host::{ActuatorError, CpuActuator, InstanceGroup, LimitError, Restored, sched};
 use firm_model::{
-    Actuator as _, Anomaly, Change, Clock, Culprit, Event, ExecutionGraph, Finding,
-    GraphStore as _, InstanceId, Latency, Monotonic, Resource, Timestamp, Verdict,
+    Actuator as _, Anomaly, Applied, Change, Clock, Culprit, Event, ExecutionGraph, Finding,
+    GraphStore as _, InstanceId, Latency, MilliCores, Monotonic, Resource, Timestamp, Verdict,
 };
 use firm_store::{EventLog, MemoryStore};
 
@@ -22,6 +23,8 @@ use crate::telemetry::{Counters, Telemetry};
 const LOOK: Duration = Duration::from_millis(20);
 /// How often counters are read and the rule loop turns.
 const TICK: Duration = Duration::from_millis(100);
+/// How often what was logged is made to outlive the machine.
+const SYNC: Duration = Duration::from_secs(1);
 /// Where processes are seen.
 const PROC: &str = "/proc";
 
@@ -60,7 +63,6 @@ pub(super) struct Outcome {
     pub(super) changed: Vec<InstanceId>,
     pub(super) budget: Option<Budget>,
     pub(super) taken_back_at: Option<Timestamp>,
-    pub(super) restore: Option<RestoreReport>,
     /// Graphs with spans of both client libraries.
     pub(super) mixed: u64,
 }
@@ -72,7 +74,7 @@ pub(super) struct Control {
     /// `None` to recommend only.
     pub(super) actuator: Option<CpuActuator>,
     pub(super) messages: Receiver<Message>,
-    pub(super) events: Sender<DemoEvent>,
+    pub(super) events: SyncSender<DemoEvent>,
     pub(super) log: EventLog,
     pub(super) store: MemoryStore,
     pub(super) clock: Arc<dyn Clock>,
@@ -81,12 +83,15 @@ pub(super) struct Control {
     pub(super) jaeger: Vec<firm_model::Symbol>,
     pub(super) telemetry: Telemetry,
     pub(super) outcome: Outcome,
+    /// Whether events were logged since the log was last synced.
+    pub(super) unsynced: bool,
 }
 
 impl Control {
     /// Runs until told to stop, or until nobody can tell any more; then puts everything back.
     pub(super) fn run(mut self) -> Outcome {
         let mut next_tick = self.clock.monotonic();
+        let mut next_sync = next_tick + SYNC;
         loop {
             if self.drain() {
                 break;
@@ -95,6 +100,10 @@ impl Control {
             if now >= next_tick {
                 self.tick(now);
                 next_tick = later(next_tick, now);
+            }
+            if now >= next_sync {
+                self.sync();
+                next_sync = now + SYNC;
             }
             self.look();
         }
@@ -118,6 +127,12 @@ impl Control {
                 Ok(Message::Command(Command::EndLearning)) => {
                     self.telemetry.end_normal();
                     self.controller.end_learning();
+                    for request in self.controller.unseen() {
+                        let text = format!(
+                            "no request of {request} came while learning: its objective is not judged"
+                        );
+                        self.tell(DemoEvent::Note { text });
+                    }
                 }
                 Ok(Message::Command(Command::Anomaly(anomaly))) => {
                     self.keep(Event::Anomaly(anomaly));
@@ -249,15 +264,74 @@ impl Control {
     }
 
     fn put_back(&mut self) {
-        let Some(actuator) = &mut self.actuator else {
-            return;
-        };
-        match actuator.writer_mut().undo_all() {
-            Ok(report) => self.outcome.restore = Some(report),
-            Err(error) => {
-                let text = format!("limits are put back, but {}", chain(&error));
-                self.tell(DemoEvent::Note { text });
+        let before = self.limits();
+        if let Some(actuator) = &mut self.actuator {
+            match actuator.writer_mut().undo_all() {
+                Ok(report) => report
+                    .files
+                    .iter()
+                    .for_each(|file| self.tell_restored(file)),
+                Err(error) => {
+                    let text = format!("limits are put back, but {}", chain(&error));
+                    self.tell(DemoEvent::Note { text });
+                }
             }
+        }
+        let at = self.clock.wall();
+        for (instance, from, to) in before
+            .into_iter()
+            .zip(self.limits())
+            .map(|((instance, from), (_, to))| (instance, from, to))
+            .filter(|(_, from, to)| from != to)
+        {
+            let applied = Applied {
+                instance,
+                resource: Resource::Cpu,
+                from,
+                to,
+                at,
+            };
+            let change = Change {
+                applied,
+                finding: None,
+                by: "restore".to_owned(),
+                undo: true,
+            };
+            self.tell(DemoEvent::Change(change.clone()));
+            self.keep(Event::Change(change));
+        }
+        self.sync();
+    }
+
+    /// The limits of all instances that were changed.
+    fn limits(&self) -> Vec<(InstanceId, Option<MilliCores>)> {
+        let Some(actuator) = &self.actuator else {
+            return Vec::new();
+        };
+        let limit =
+            |instance: &InstanceId| (instance.clone(), actuator.limit(instance).ok().flatten());
+        self.outcome.changed.iter().map(limit).collect()
+    }
+
+    /// Says what a person has to know of a file that was to be put back.
+    fn tell_restored(&self, file: &Restored) {
+        let path = file.path.display();
+        let text = match &file.outcome {
+            FileOutcome::Restored | FileOutcome::AlreadyOriginal => return,
+            FileOutcome::Vanished => format!("{path}: not put back, its group is gone"),
+            FileOutcome::ForeignWriter { found, .. } => {
+                format!("{path}: left alone, somebody else changed it to `{found}`")
+            }
+            FileOutcome::Failed { why } => {
+                format!("{path}: not put back: {why}; `firm restore` will try again")
+            }
+        };
+        self.tell(DemoEvent::Note { text });
+    }
+
+    fn sync(&mut self) {
+        if !std::mem::take(&mut self.unsynced) {
+            return;
         }
         if let Err(error) = self.log.sync() {
             tracing::warn!(%error, "event log not synced");
@@ -265,14 +339,15 @@ impl Control {
     }
 
     fn tell(&self, event: DemoEvent) {
-        // Without a listener the loop goes on: limits matter more than words.
-        let _ = self.events.send(event);
+        // Without a listener, or with a slow one, the loop goes on: limits matter more than words.
+        let _ = self.events.try_send(event);
     }
 
     /// To the event log and the store.
     fn keep(&mut self, event: Event) {
-        if let Err(error) = self.log.append(&event) {
-            tracing::warn!(%error, "event not logged");
+        match self.log.append(&event) {
+            Ok(()) => self.unsynced = true,
+            Err(error) => tracing::warn!(%error, "event not logged"),
         }
         let kept = match &event {
             Event::Finding(finding) => self.store.put_finding(finding),

@@ -92,10 +92,10 @@ pub struct Status {
     pub of_s: f64,
     /// The request type that is furthest from its objective, over the last two seconds.
     pub request_type: String,
-    /// Its median latency.
-    pub p50: Latency,
-    /// Its 99th percentile.
-    pub p99: Latency,
+    /// Its median latency; `None` where that request was not answered.
+    pub p50: Option<Latency>,
+    /// Its 99th percentile; `None` where that request was not answered.
+    pub p99: Option<Latency>,
     /// Bound of its objective.
     pub bound: Latency,
     /// Quantile of its objective, 0 to 1.

@@ -78,22 +78,25 @@ impl Recorder {
                 .map(|record| judged(record).as_nanos())
                 .collect();
             nanos.sort_unstable();
-            let p50 = Latency::from_nanos(*nanos.get(nanos.len() / 2)?);
-            let p99 = Latency::from_nanos(*nanos.get((nanos.len() * 99).div_ceil(100) - 1)?);
+            let p50 = *nanos.get(nanos.len() / 2)?;
+            let p99 = *nanos.get((nanos.len() * 99).div_ceil(100) - 1)?;
             Some(Status {
                 at_s: 0.0,
                 of_s: 0.0,
                 request_type: name.clone(),
-                p50,
-                p99,
+                p50: answered(p50),
+                p99: answered(p99),
                 bound: objective.bound,
                 quantile: objective.quantile.get(),
                 per_second,
                 changed: Vec::new(),
             })
         };
-        let distance =
-            |status: &Status| status.p99.as_nanos() as f64 / status.bound.as_nanos().max(1) as f64;
+        let distance = |status: &Status| {
+            status.p99.map_or(f64::INFINITY, |p99| {
+                p99.as_nanos() as f64 / status.bound.as_nanos().max(1) as f64
+            })
+        };
         self.objectives
             .iter()
             .filter_map(of_type)
@@ -184,6 +187,11 @@ fn ended(record: &RequestRecord) -> Timestamp {
     record.intended.saturating_add_nanos(nanos)
 }
 
+/// A latency that stands for no answer is none.
+fn answered(nanos: u64) -> Option<Latency> {
+    (nanos != u64::MAX).then(|| Latency::from_nanos(nanos))
+}
+
 /// The latency that counts: what was not answered was answered never.
 fn judged(record: &RequestRecord) -> Latency {
     match record.outcome {
@@ -255,7 +263,7 @@ mod tests {
         assert_eq!((outcomes.violated_at, outcomes.violations), (None, 0));
         assert_eq!(
             recorder.status(at(10_000)).unwrap().p99,
-            Latency::from_millis(5)
+            Some(Latency::from_millis(5))
         );
     }
 

@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct RunReport {
     /// Seed of the run.
     pub seed: u64,
+    /// Whether limits were to be changed, and could be.
+    pub enforced: bool,
     /// Whether limits were changed.
     pub mitigated: bool,
     /// Whether it was ended before its time.
@@ -114,10 +116,12 @@ pub struct SpanCounts {
     pub received: u64,
     /// Spans rejected or dropped.
     pub lost: u64,
-    /// Datagrams and requests that could not be read.
+    /// Datagrams and requests that were not understood.
     pub malformed: u64,
     /// Graphs assembled.
     pub graphs: u64,
+    /// Of these, dropped because the loop had no room.
+    pub dropped_graphs: u64,
     /// Of these, with spans of services that use different client libraries.
     pub mixed: u64,
 }

@@ -1,40 +1,34 @@
 //! One run from the first process to the last limit put back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use firm_host::{CpuActuator, LimitWriter, RunTreeError, StateDir, StateDirError};
+use firm_host::{LimitWriter, StateDir};
 use firm_injector::Planned;
-use firm_injector::inject::{
-    InjectError, Injection, Injector, InjectorConfig, Meter, process_cpu_time,
-};
-use firm_mitigator::RulePolicy;
+use firm_injector::inject::{Injection, Injector, InjectorConfig, Meter, process_cpu_time};
 use firm_model::clock::SystemClock;
-use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Intensity, Monotonic, Objective};
-use firm_store::{EventLog, EventLogError, MemoryBounds, MemoryStore};
-use firm_testbed::Topology;
-use firm_testbed::fleet::{Fleet, FleetConfig, FleetError, PlaceError};
-use firm_testbed::load::{LoadConfig, LoadError, LoadGenerator};
+use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Intensity, Monotonic};
+use firm_store::EventLog;
+use firm_testbed::fleet::{Fleet, PlaceError};
+use firm_testbed::load::{LoadConfig, LoadGenerator};
+use firm_tracer::live::LiveCounts;
+use firm_tracer::receive::ReceiverCounts;
 use parking_lot::Mutex;
 
-use super::control::{Command, Control, Message, Outcome, Source, chain};
+use super::control::{Command, Message, Outcome, chain};
 use super::event::{DemoEvent, InstanceLimit, Phase};
 use super::plan::Plan;
 use super::recorder::Recorder;
 use super::report::{RunReport, SpanCounts, Times};
+use super::setup::{DemoError, Mode, Setup};
 use super::stage::{Groups, Intake, compare};
+use super::start::{start_control, start_fleet};
 use super::starve;
-use crate::controller::{Controller, Managed};
-use crate::settings::Settings;
-use crate::telemetry::Telemetry;
 
-/// How often services export their spans.
-const EXPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the run looks around.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often the status is told.
@@ -43,86 +37,8 @@ const STATUS: Duration = Duration::from_millis(250);
 const GRACE: Duration = Duration::from_secs(2);
 /// Graphs and commands waiting for the loop.
 const MESSAGES: usize = 4096;
-
-/// Whether limits are changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Change limits where that is possible.
-    Enforce,
-    /// Find and recommend, change nothing.
-    Observe,
-}
-
-/// What a run is made of.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// This program; started again for instances and stressors.
-    pub program: PathBuf,
-    /// Arguments that make it an instance of the testbed.
-    pub service_args: Vec<String>,
-    /// Arguments that make it a stressor.
-    pub stress_args: Vec<String>,
-    /// The application.
-    pub topology: Topology,
-    /// How it is watched.
-    pub settings: Settings,
-    /// Journal, lock and event log.
-    pub state_dir: PathBuf,
-    /// CPUs of the application and its stressors, at least one.
-    pub app_cpus: Vec<usize>,
-    /// CPUs of the program and the load, empty for all.
-    pub own_cpus: Vec<usize>,
-    /// Nice value of the application and its stressors, `None` to inherit the program's.
-    pub app_nice: Option<i32>,
-    /// Leave the cgroups in place.
-    pub keep_groups: bool,
-}
-
-/// Why a run failed. Limits are put back all the same.
-#[derive(Debug, thiserror::Error)]
-pub enum DemoError {
-    /// The state directory cannot be used.
-    #[error(transparent)]
-    StateDir(#[from] StateDirError),
-    /// The journal of limits cannot be used.
-    #[error("the journal of limits cannot be used: {0}")]
-    Journal(String),
-    /// The event log cannot be used.
-    #[error(transparent)]
-    EventLog(#[from] EventLogError),
-    /// Cgroups cannot be made or removed.
-    #[error(transparent)]
-    Groups(#[from] RunTreeError),
-    /// The application does not come up.
-    #[error(transparent)]
-    Fleet(#[from] FleetError),
-    /// The load does not start.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// Contention cannot be made.
-    #[error(transparent)]
-    Inject(#[from] InjectError),
-    /// An instance ended during the run.
-    #[error("instance `{0}` ended during the run: {1}")]
-    Died(String, String),
-    /// The loop's thread ended before it was told to.
-    #[error("the control loop ended early")]
-    Loop,
-    /// The system refused something.
-    #[error("cannot {what}")]
-    Io {
-        /// What.
-        what: &'static str,
-        /// Why not.
-        source: std::io::Error,
-    },
-}
-
-impl DemoError {
-    pub(super) fn io(what: &'static str) -> impl Fn(std::io::Error) -> Self {
-        move |source| Self::Io { what, source }
-    }
-}
+/// Events waiting to be told.
+const EVENTS: usize = 4096;
 
 /// Does one run as planned and reports. `interrupt` ends it early; `tell` hears what happens.
 ///
@@ -156,14 +72,13 @@ pub fn run(
         setup.settings.tracer,
         Arc::clone(&clock),
         move |graph, at| {
-            !matches!(
-                graphs.try_send(Message::Graph(Box::new(graph), at)),
-                Err(TrySendError::Full(_))
-            )
+            let sent = graphs.try_send(Message::Graph(Box::new(graph), at));
+            // Once the loop has ended nobody needs what still comes in.
+            !matches!(sent, Err(TrySendError::Full(_)))
         },
     )?;
     let fleet = start_fleet(setup, plan, &intake, &groups)?;
-    let (event_sender, events) = channel();
+    let (event_sender, events) = sync_channel(EVENTS);
     let run = Run {
         setup,
         plan,
@@ -174,12 +89,12 @@ pub fn run(
         fleet: &fleet,
         commands: message_sender,
         events,
-        recorder: Arc::new(Mutex::new(Recorder::new(&objectives(setup)))),
+        recorder: Arc::new(Mutex::new(Recorder::new(&setup.objectives()))),
         begin: clock.monotonic(),
         limits: BTreeMap::new(),
         next_status: clock.monotonic(),
     };
-    let control = control(
+    let control = start_control(
         setup,
         mode,
         writer,
@@ -201,141 +116,32 @@ pub fn run(
     stopped?;
     ended?;
     report.limits = check;
-    report.spans = SpanCounts {
-        received: received.spans,
-        lost: received.rejected.values().sum::<u64>()
-            + received.dropped_full
-            + received.dropped_closed,
-        malformed: received.datagrams_malformed
-            + received
-                .requests
-                .iter()
-                .filter(|(code, _)| **code >= 400)
-                .map(|(_, n)| n)
-                .sum::<u64>(),
-        graphs: live.graphs,
-        ..report.spans
-    };
+    report.spans = counts(&received, &live, report.spans.mixed);
     Ok(report)
 }
 
-/// Services whose spans come through the Jaeger client.
-fn jaeger_services(setup: &Setup, intake: &Intake) -> Vec<firm_model::Symbol> {
-    let services = setup.topology.services.iter();
-    services
-        .filter(|service| service.tracer == firm_testbed::topology::Tracer::Jaeger)
-        .map(|service| intake.names.intern(&service.name))
-        .collect()
+fn counts(received: &ReceiverCounts, live: &LiveCounts, mixed: u64) -> SpanCounts {
+    // Refusals for want of room are not misunderstandings: their spans are among the lost.
+    let is_malformed = |code: u16| code >= 400 && ![408, 429, 503].contains(&code);
+    let requests = received.requests.iter();
+    let malformed: u64 = requests
+        .filter(|(code, _)| is_malformed(**code))
+        .map(|(_, count)| count)
+        .sum();
+    let rejected: u64 = received.rejected.values().sum();
+    SpanCounts {
+        received: received.spans,
+        lost: rejected + received.dropped_full + received.dropped_closed,
+        malformed: received.datagrams_malformed + malformed,
+        graphs: live.graphs,
+        dropped_graphs: live.dropped_graphs,
+        mixed,
+    }
 }
 
 fn how(exit: &firm_child::Exit) -> String {
     exit.status
         .map_or_else(|| "nobody saw how".to_owned(), |status| status.to_string())
-}
-
-fn objectives(setup: &Setup) -> Vec<Objective> {
-    if setup.settings.objectives.is_empty() {
-        setup
-            .topology
-            .requests
-            .iter()
-            .map(|request| request.objective.clone())
-            .collect()
-    } else {
-        setup.settings.objectives.clone()
-    }
-}
-
-fn start_fleet(
-    setup: &Setup,
-    plan: &Plan,
-    intake: &Intake,
-    groups: &Groups,
-) -> Result<Fleet, DemoError> {
-    let config = FleetConfig {
-        program: setup.program.clone(),
-        args: setup.service_args.clone(),
-        otlp: format!("http://{}", intake.otlp),
-        jaeger: intake.jaeger,
-        export_interval: EXPORT_INTERVAL,
-        cpus: setup.app_cpus.clone(),
-        nice: setup.app_nice,
-        seed: plan.seed,
-    };
-    let mut place = |instance: &InstanceId, pid: u32| -> Result<(), PlaceError> {
-        match groups.of(instance) {
-            Some(group) => Ok(group.app_add_pid(pid)?),
-            None => Ok(()),
-        }
-    };
-    Ok(Fleet::start(&setup.topology, &config, &mut place)?)
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the one place where the parts meet"
-)]
-fn control(
-    setup: &Setup,
-    mode: Mode,
-    writer: LimitWriter,
-    log: EventLog,
-    intake: &Intake,
-    groups: &Groups,
-    fleet: &Fleet,
-    messages: Receiver<Message>,
-    events: Sender<DemoEvent>,
-) -> Result<JoinHandle<Outcome>, DemoError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let threads = |name: &str| setup.topology.service(name).map(|service| service.threads);
-    let mut actuator = CpuActuator::new(writer, Arc::clone(&clock));
-    let mut managed = BTreeMap::new();
-    let mut sources = Vec::new();
-    for instance in fleet.instances() {
-        let group = groups.of(&instance.id).cloned();
-        let threads = threads(&instance.service);
-        if let Some(group) = &group {
-            let added = actuator.add(instance.id.clone(), group.cpu().clone(), threads);
-            added.map_err(|error| DemoError::Journal(chain(&error)))?;
-        }
-        let original = actuator.limit(&instance.id).ok().flatten();
-        managed.insert(instance.id.clone(), Managed { original, threads });
-        sources.push(Source {
-            instance: instance.id.clone(),
-            pid: instance.pid,
-            group,
-        });
-    }
-    let enforce = mode == Mode::Enforce
-        && setup.settings.mitigator.enforce
-        && matches!(groups, Groups::Made { .. });
-    let mut controller = Controller::new(
-        setup.settings.clone(),
-        Arc::clone(&intake.names),
-        &objectives(setup),
-        managed,
-        Box::new(RulePolicy::default()),
-        enforce,
-    );
-    controller.number_findings_from(log.next_finding());
-    let control = Control {
-        controller,
-        sources,
-        actuator: enforce.then_some(actuator),
-        messages,
-        events,
-        log,
-        store: MemoryStore::new(MemoryBounds::default()),
-        clock,
-        grace: setup.settings.tracer.grace,
-        jaeger: jaeger_services(setup, intake),
-        telemetry: Telemetry::default(),
-        outcome: Outcome::default(),
-    };
-    std::thread::Builder::new()
-        .name("control".to_owned())
-        .spawn(move || control.run())
-        .map_err(DemoError::io("start the control thread"))
 }
 
 /// A run in progress.
@@ -577,7 +383,10 @@ impl Run<'_> {
             .map(|(culprit, _)| culprit.instance.clone());
         RunReport {
             seed: self.plan.seed,
-            mitigated: mode == Mode::Enforce && outcome.action.is_some(),
+            enforced: mode == Mode::Enforce
+                && self.setup.settings.mitigator.enforce
+                && matches!(self.groups, Groups::Made { .. }),
+            mitigated: outcome.action.is_some(),
             interrupted: self.interrupt.load(Ordering::Relaxed),
             target: self.plan.target.clone(),
             asked: anomaly

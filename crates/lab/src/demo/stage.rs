@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 
 use super::report::LimitCheck;
-use super::run::DemoError;
+use super::setup::DemoError;
 
 /// First part of the name of a run's cgroup.
 pub(crate) const PREFIX: &str = "firm";
