@@ -5,7 +5,7 @@
 mod sniff;
 
 use std::fmt;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use firm_model::{Interner, Span};
@@ -276,10 +276,31 @@ fn read_file(
         limit: limits.max_bytes,
         inflated,
     };
-    let file = fs_err::File::open(path)?;
-    let length = file.metadata()?.len();
+    let mut file = fs_err::File::open(path)?;
+    let metadata = file.metadata()?;
+    let length = metadata.len();
     if length > limits.max_bytes {
         return Err(too_large(false));
+    }
+    let unread = |error: std::io::Error| {
+        let text = format!("{}: cannot be read: {error}", path.display());
+        std::io::Error::new(error.kind(), text)
+    };
+    if metadata.is_file() && length > jaeger_json::stream::WINDOW as u64 {
+        let is_jaeger = |head: &[u8]| sniff::sniff(head) == Ok(Format::JaegerJson);
+        let whole = file.file().take(length);
+        let streamed = jaeger_json::stream::decode(whole, is_jaeger, names, out).map_err(unread)?;
+        if let Some((decoded, bytes)) = streamed.filter(|(decoded, _)| decoded.spans > 0) {
+            return Ok(OneFile {
+                path: path.to_owned(),
+                format: Format::JaegerJson,
+                gzip: false,
+                bytes,
+                decoded,
+                damage: None,
+            });
+        }
+        file.rewind()?;
     }
     let mut bytes = Vec::new();
     // Room at once, and for a byte more, so that the end shows without growing. What does not fit
@@ -291,10 +312,7 @@ fn read_file(
     file.file()
         .take(limits.max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(|error| {
-            let text = format!("{}: cannot be read: {error}", path.display());
-            std::io::Error::new(error.kind(), text)
-        })?;
+        .map_err(unread)?;
     if bytes.len() as u64 > limits.max_bytes {
         return Err(too_large(false));
     }

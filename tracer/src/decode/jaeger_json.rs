@@ -5,6 +5,8 @@
 //! Source: jaeger `internal/uimodel/model.go`. Times are microseconds. Values of tags are read
 //! only where they are used, logs not at all.
 
+pub(crate) mod stream;
+
 use std::borrow::Cow;
 
 use firm_model::instance::IdentityHints;
@@ -26,16 +28,7 @@ const MAX_DEPTH: u32 = 16;
 /// The text is not JSON; spans before that place are kept. In JSON lines a bad line alone is
 /// counted as malformed.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
-    documents(
-        bytes,
-        Decoder {
-            names,
-            out,
-            decoded: Decoded::default(),
-            last_trace: None,
-            references: Vec::new(),
-        },
-    )
+    documents(bytes, Decoder::new(names, out, Decoded::default()))
 }
 
 impl<'a> Documents<'a> for Decoder<'a, '_> {
@@ -92,7 +85,17 @@ struct Processes<'a> {
     waiting: Vec<(usize, Option<usize>)>,
 }
 
-impl<'a> Decoder<'a, '_> {
+impl<'a, 'n> Decoder<'a, 'n> {
+    fn new(names: &'n Interner, out: &'n mut Vec<Span>, decoded: Decoded) -> Self {
+        Self {
+            names,
+            out,
+            decoded,
+            last_trace: None,
+            references: Vec::new(),
+        }
+    }
+
     /// A trace, a span, an array of such, or an object whose `data` holds them.
     fn value(&mut self, scan: &mut Scan<'a>, depth: u32) -> Result<(), ScanError> {
         if depth == 0 {
