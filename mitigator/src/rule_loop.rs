@@ -37,6 +37,8 @@ pub struct RuleLoopConfig {
     pub calm: Duration,
     /// Share of the limit that one cut takes.
     pub down_step: f64,
+    /// Least share of the limit that a cut takes, unless it reaches the limit of before.
+    pub least_cut: f64,
     /// Time between two cuts.
     pub down_pause: Duration,
     /// How far back use counts for a cut.
@@ -70,6 +72,7 @@ impl Default for RuleLoopConfig {
             calm_ratio: 0.1,
             calm: Duration::from_secs(3),
             down_step: 0.1,
+            least_cut: 0.02,
             down_pause: Duration::from_millis(500),
             use_window: Duration::from_secs(3),
             use_quantile: 0.75,

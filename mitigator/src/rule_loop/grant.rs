@@ -183,7 +183,10 @@ impl Grant {
         let wanted = scaled(limit, 1.0 - config.down_step)
             .max(scaled(used, 1.0 + config.margin))
             .max(self.floor);
-        if wanted < limit {
+        // A cut of less is noise of the use, and every write has its cost.
+        let least = scaled(limit, config.least_cut);
+        let is_worth_it = wanted == self.floor || wanted.get() + least.get() <= limit.get();
+        if wanted < limit && is_worth_it {
             self.cut = Some(Cut {
                 from: limit,
                 at: now,

@@ -183,6 +183,9 @@ impl Control {
                 .first
                 .get_or_insert_with(|| (culprit.clone(), named_at));
         }
+        // First why, then what; the log takes some microseconds.
+        self.tell(DemoEvent::Finding(finding.clone()));
+        self.keep(Event::Finding(finding.clone()));
         for decision in &turn.decisions {
             let written = self.carry_out(decision);
             if let (Some(tipped), Some(write), None) = (tipped, written, self.outcome.budget) {
@@ -197,8 +200,6 @@ impl Control {
         if self.actuator.is_none() && turn.decisions.is_empty() {
             self.recommend_more(&finding);
         }
-        self.tell(DemoEvent::Finding(finding.clone()));
-        self.keep(Event::Finding(finding));
     }
 
     /// Without a limit to raise all that can be said is who needs more.
