@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use firm_model::{Interner, Span};
@@ -300,6 +301,53 @@ fn a_cut_file_keeps_what_came_before_and_says_where_it_ended() {
         damage.starts_with("byte ") && damage.contains("past the end"),
         "{damage}"
     );
+}
+
+#[test]
+fn a_long_file_gives_what_its_text_gives_and_says_where_it_is_broken() {
+    let mut text = String::new();
+    let compressed = fs_err::read(path("jaeger-json/hotrod-4-traces.json.gz")).unwrap();
+    flate2::read::MultiGzDecoder::new(&compressed[..])
+        .read_to_string(&mut text)
+        .unwrap();
+    // Ten copies are two megabytes, more than what is read at once.
+    let (from, to) = (text.find('[').unwrap() + 1, text.rfind(']').unwrap());
+    let traces = [&text[from..to]; 10].join(",\n");
+    let whole = format!("{}{traces}{}", &text[..from], &text[to..]);
+    let lines = |path: &Path| {
+        let (names, mut spans) = (Interner::new(), Vec::new());
+        let mut report = read_path(path, &names, &mut spans).unwrap();
+        let lines: Vec<String> = spans.iter().map(|span| line(span, &names)).collect();
+        (report.files.remove(0), lines)
+    };
+    let (_, once) = read("jaeger-json/hotrod-4-traces.json.gz");
+    let known = vec![once; 10].concat();
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("long.json");
+    fs_err::write(&file, &whole).unwrap();
+    let (one, read) = lines(&file);
+    assert_eq!(read, known);
+    assert_eq!(one.bytes, whole.len() as u64);
+    assert_eq!((one.format, one.gzip), (Format::JaegerJson, false));
+    assert_eq!((one.decoded.spans, one.damage), (1580, None));
+
+    let broken = format!(" {}{traces},\n{{\"spans\":[1;]}}]}}", &text[..from]);
+    fs_err::write(&file, broken).unwrap();
+    let (one, read) = lines(&file);
+    assert_eq!(read, known);
+    let damage = one.damage.unwrap();
+    assert_eq!(damage, "line 11, column 12: expected `,` or `]`");
+
+    // A short file may have lines within a document as well.
+    fs_err::write(
+        &file,
+        whole.replace(&traces, &[&text[from..to]; 2].join(",\n")),
+    )
+    .unwrap();
+    let (one, read) = lines(&file);
+    assert_eq!(read, known[..read.len()]);
+    assert_eq!((read.len(), one.damage), (316, None));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Texts of one JSON document after the other.
 
+use firm_model::Span;
+
 use super::scan::{Scan, ScanError};
 use super::{DecodeError, Decoded, Position, Reject};
 
@@ -9,12 +11,15 @@ pub(super) trait Documents<'a> {
     fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError>;
     /// Counts so far.
     fn decoded(&mut self) -> &mut Decoded;
+    /// Spans so far.
+    fn spans(&mut self) -> &mut Vec<Span>;
 }
 
 /// Reads all documents of a text: one, one a line, or several with white space between.
 ///
 /// In a text of one document a line, a line that is not JSON is counted as malformed and reading
 /// goes on with the next. Anywhere else it ends the reading with an error that names the place.
+/// Lines matter only after something was broken: before, a document may have them anywhere.
 pub(super) fn documents<'a>(
     text: &'a [u8],
     mut target: impl Documents<'a>,
@@ -24,19 +29,34 @@ pub(super) fn documents<'a>(
         counted: 0,
         lines: 0,
     };
+    let mut by_line = false;
     let mut from = 0;
     loop {
         let mut scan = Scan::within(text, from..text.len());
         if scan.peek().is_none() {
             return Ok(std::mem::take(target.decoded()));
         }
-        let line = own_line(text, scan.place());
+        let line = if by_line {
+            own_line(text, scan.place())
+        } else {
+            None
+        };
         from = line.unwrap_or(text.len());
         scan = Scan::within(text, scan.place()..from);
         while scan.peek().is_some() {
+            let start = scan.place();
+            let (spans, before) = (target.spans().len(), target.decoded().clone());
             let Err(error) = target.document(&mut scan) else {
                 continue;
             };
+            if !by_line && own_line(text, start).is_some() {
+                // Again, so that a broken line takes nothing from the next.
+                by_line = true;
+                target.spans().truncate(spans);
+                *target.decoded() = before;
+                from = start;
+                break;
+            }
             let at = places.at(error.at);
             if line.is_none() {
                 let decoded = std::mem::take(target.decoded());

@@ -39,6 +39,10 @@ impl<'a> Documents<'a> for Decoder<'a, '_> {
     fn decoded(&mut self) -> &mut Decoded {
         &mut self.decoded
     }
+
+    fn spans(&mut self) -> &mut Vec<Span> {
+        self.out
+    }
 }
 
 struct Decoder<'a, 'n> {

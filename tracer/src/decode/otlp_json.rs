@@ -47,6 +47,10 @@ impl<'a> Documents<'a> for Target<'_> {
     fn decoded(&mut self) -> &mut Decoded {
         &mut self.decoded
     }
+
+    fn spans(&mut self) -> &mut Vec<Span> {
+        self.out
+    }
 }
 
 /// A span as it stands in the text.

@@ -277,6 +277,28 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn a_damaged_text_is_refused_or_gives_what_it_gives_at_once(
+            places in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+            with in prop::sample::select(b"\\\\\"[]{},:0 ".to_vec()),
+        ) {
+            let traces: Vec<String> = (1..80).map(|id| trace(id, 130)).collect();
+            let mut text = format!("{{\"data\":[{}]}}", traces.join(",")).into_bytes();
+            prop_assert!(text.len() > WINDOW);
+            for place in places {
+                let place = place.index(text.len());
+                text[place] = with;
+            }
+            let names = Interner::new();
+            if let Some(result) = streamed(&text, &names) {
+                prop_assert_eq!(result, at_once(&text, &names));
+            }
+        }
+    }
+
     #[test]
     fn other_forms_and_broken_texts_are_left_alone() {
         let names = Interner::new();
