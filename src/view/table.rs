@@ -34,6 +34,12 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
             run.target, run.asked
         )
     });
+    row("injected at", &|run| {
+        run.times.injected.map_or_else(
+            || "-".to_owned(),
+            |at| format!("{at} (below: from here on)"),
+        )
+    });
     let since = |run: &RunReport, to: Option<Timestamp>| since_injection(run, to);
     row("objective violated at", &|run| {
         since(run, run.times.violated)
@@ -60,7 +66,11 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
     row("requests from injection on", &|run| {
         run.requests.to_string()
     });
-    row("of these violations", &|run| run.violations.to_string());
+    row("of these violations", &|run| {
+        let after = run.violations_after_holding;
+        let after = after.map_or(String::new(), |after| format!(" ({after} after it held)"));
+        format!("{}{after}", run.violations)
+    });
     row("everything taken back at", &|run| {
         since(run, run.taken_back_at)
     });
@@ -68,7 +78,8 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
         format!("{} of {}", run.limits.identical, run.limits.files)
     });
     row("spans, traces", &|run| {
-        let lost = match run.spans.lost + run.spans.malformed {
+        let spans = &run.spans;
+        let lost = match spans.lost + spans.malformed + spans.dropped_graphs {
             0 => "none lost".to_owned(),
             lost => format!("{lost} lost"),
         };
@@ -120,6 +131,7 @@ pub(crate) fn seeds(runs: &[(RunReport, RunReport)]) -> String {
         "violated to effective",
         "effective to holding",
         "violations",
+        "after it held",
         "without",
         "times fewer",
         "limits",
@@ -145,6 +157,8 @@ pub(crate) fn seeds(runs: &[(RunReport, RunReport)]) -> String {
             cell(Times::seconds(times.violated, times.effective)),
             cell(Times::seconds(times.effective, times.holding)),
             run.violations.to_string(),
+            run.violations_after_holding
+                .map_or_else(|| "-".to_owned(), |after| after.to_string()),
             without.violations.to_string(),
             format!("{fewer:.1}"),
             format!("{}/{}", run.limits.identical, run.limits.files),

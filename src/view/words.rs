@@ -62,6 +62,7 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::WarmUp => "warming up",
         Phase::Learn => "learning what is normal",
+        Phase::Watch => "watching the objectives",
         Phase::Inject => "injecting contention",
         Phase::Recover => "contention is over; taking back what is not needed",
         Phase::Restore => "restoring limits",

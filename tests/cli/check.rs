@@ -187,7 +187,6 @@ fn every_yaml_of_the_checkout_that_is_meant_to_be_right_is() {
     for dir in [
         "crates",
         "docs",
-        "manifests",
         "tests",
         "tracer",
         "extractor",

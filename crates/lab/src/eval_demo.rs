@@ -37,8 +37,14 @@ pub struct DemoSummary {
     pub times_fewer: Option<f64>,
     /// The least of that ratio over the seeds.
     pub times_fewer_least: Option<f64>,
-    /// Runs, of both kinds, after which every limit file was as before.
+    /// Runs with mitigation after which every limit file was as before.
     pub limits_identical: usize,
+    /// Findings before the injection, over all runs of both kinds.
+    pub false_alarms: usize,
+    /// Violations of all runs with mitigation after the objective held again.
+    pub violations_after_holding: usize,
+    /// Runs without mitigation in which the objective held again under contention.
+    pub held_without: usize,
     /// Median milliseconds of each part of the budget.
     pub budget_ms: Option<BudgetMillis>,
 }
@@ -96,9 +102,16 @@ pub fn summary(runs: &[(RunReport, RunReport)]) -> DemoSummary {
             .iter()
             .map(|(with, without)| ratio(with.violations, without.violations))
             .min_by(f64::total_cmp),
-        limits_identical: runs
+        false_alarms: runs
             .iter()
-            .flat_map(|(with, without)| [with, without])
+            .map(|(with, without)| with.false_alarms + without.false_alarms)
+            .sum(),
+        violations_after_holding: with().filter_map(|run| run.violations_after_holding).sum(),
+        held_without: runs
+            .iter()
+            .filter(|(_, without)| without.times.holding.is_some())
+            .count(),
+        limits_identical: with()
             .filter(|run| run.limits.files > 0 && run.limits.identical == run.limits.files)
             .count(),
         budget_ms: (|| {
@@ -132,9 +145,10 @@ impl fmt::Display for DemoSummary {
         let seeds = self.seeds;
         writeln!(
             f,
-            "culprit right                 {} of {seeds}",
-            self.culprit_right
+            "culprit right                 {} of {seeds}; false alarms before: {}",
+            self.culprit_right, self.false_alarms
         )?;
+        writeln!(f, "a limit was changed in        {} of {seeds}", self.acted)?;
         writeln!(
             f,
             "limits of others changed in   {} of {seeds}",
@@ -157,16 +171,18 @@ impl fmt::Display for DemoSummary {
         )?;
         writeln!(
             f,
-            "holding within 3 s of action  {} of {seeds}",
-            self.held_within_3s
+            "holding within 3 s of action  {} of {seeds}; without mitigation it held again in {}",
+            self.held_within_3s, self.held_without
         )?;
         let fewer = |value: Option<f64>| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
         };
         writeln!(
             f,
-            "violations                    {} with, {} without: {} times fewer, least {}",
+            "violations                    {} with ({} after it held), {} without: {} times \
+             fewer, least {}",
             self.violations,
+            self.violations_after_holding,
             self.violations_without,
             fewer(self.times_fewer),
             fewer(self.times_fewer_least)
@@ -181,9 +197,8 @@ impl fmt::Display for DemoSummary {
         }
         write!(
             f,
-            "limit files as before in      {} of {} runs",
-            self.limits_identical,
-            2 * seeds
+            "limit files as before in      {} of {seeds} runs with mitigation",
+            self.limits_identical
         )
     }
 }

@@ -285,6 +285,8 @@ fn report() -> RunReport {
     RunReport {
         seed: 1,
         enforced: true,
+        false_alarms: 0,
+        violations_after_holding: Some(0),
         mitigated: true,
         interrupted: false,
         target: instance.clone(),

@@ -55,10 +55,10 @@ pub(super) enum Message {
 /// What the loop remembers for the report.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// First finding after learning: culprit, verdict, when.
-    pub(super) first: Option<(Culprit, Timestamp)>,
-    /// First change, and when it was in effect.
-    pub(super) action: Option<(LimitChange, Timestamp)>,
+    /// First culprit of each finding, and when it was named.
+    pub(super) named: Vec<(Culprit, Timestamp)>,
+    /// Changes, and when each was in effect.
+    pub(super) actions: Vec<(LimitChange, Timestamp)>,
     /// All instances whose limits were changed.
     pub(super) changed: Vec<InstanceId>,
     pub(super) budget: Option<Budget>,
@@ -179,9 +179,7 @@ impl Control {
         };
         let named_at = self.clock.wall();
         if let Some(culprit) = finding.culprits.first() {
-            self.outcome
-                .first
-                .get_or_insert_with(|| (culprit.clone(), named_at));
+            self.outcome.named.push((culprit.clone(), named_at));
         }
         // First why, then what; the log takes some microseconds.
         self.tell(DemoEvent::Finding(finding.clone()));
@@ -238,7 +236,7 @@ impl Control {
                         from: applied.from,
                         to: applied.to,
                     };
-                    self.outcome.action.get_or_insert((change, applied.at));
+                    self.outcome.actions.push((change, applied.at));
                     if !self.outcome.changed.contains(&applied.instance) {
                         self.outcome.changed.push(applied.instance.clone());
                     }

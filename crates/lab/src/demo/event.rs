@@ -75,6 +75,8 @@ pub enum Phase {
     WarmUp,
     /// What is seen is normal.
     Learn,
+    /// Objectives count; nothing has been done to anybody yet.
+    Watch,
     /// Contention is injected.
     Inject,
     /// Contention is over.

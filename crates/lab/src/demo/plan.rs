@@ -15,6 +15,9 @@ pub const SHORTEST: Duration = Duration::from_secs(15);
 /// Time before what is seen counts as normal: connections are made, caches fill.
 const WARM_UP: Duration = Duration::from_secs(2);
 
+/// Time between the end of learning and contention, in which a false alarm would show.
+const WATCH: Duration = Duration::from_millis(1500);
+
 /// Asked intensities lie between these: enough to starve an instance of its own quota, little
 /// enough that the core has room to cure it.
 const INTENSITY: (f64, f64) = (0.35, 0.5);
@@ -28,7 +31,9 @@ pub struct Plan {
     pub duration: Duration,
     /// When learning begins.
     pub learn_at: Duration,
-    /// When contention begins, and learning ends.
+    /// When learning ends and the objectives begin to count.
+    pub watch_at: Duration,
+    /// When contention begins.
     pub inject_at: Duration,
     /// How long contention lasts.
     pub inject_for: Duration,
@@ -70,11 +75,13 @@ pub fn plan(topology: &Topology, seed: u64, duration: Duration) -> Result<Plan, 
     let share: f64 = random.random();
     let intensity = INTENSITY.0 + (INTENSITY.1 - INTENSITY.0) * share;
     let jitter = Duration::from_secs_f64(random.random::<f64>());
+    let inject_at = duration.mul_f64(0.3) + jitter;
     Ok(Plan {
         seed,
         duration,
         learn_at: WARM_UP,
-        inject_at: duration.mul_f64(0.3) + jitter,
+        watch_at: inject_at.saturating_sub(WATCH),
+        inject_at,
         inject_for: duration.mul_f64(0.35),
         target: InstanceId::new(target.clone()),
         intensity: Intensity::new(intensity).map_err(|_| PlanError::NoTarget)?,
@@ -107,7 +114,7 @@ mod tests {
     fn phases_fit_into_every_allowed_run() {
         for seconds in [15, 40, 300] {
             let plan = plan(&topology(), 1, Duration::from_secs(seconds)).unwrap();
-            assert!(plan.learn_at < plan.inject_at);
+            assert!(plan.learn_at < plan.watch_at && plan.watch_at < plan.inject_at);
             assert!(plan.inject_at + plan.inject_for < plan.duration);
         }
         let short = Duration::from_secs(14);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use firm_extractor::trigger::Trigger;
 use firm_model::{Latency, Objective, Timestamp};
 use firm_testbed::load::{Outcome, RequestRecord};
 
@@ -27,8 +28,10 @@ pub(super) struct Recorder {
 pub(super) struct Outcomes {
     /// When the trigger fired on the requests as the load generator saw them.
     pub(super) violated_at: Option<Timestamp>,
-    /// Begin of the first second after the change in which every objective held.
+    /// Since when every objective held until contention ended.
     pub(super) holding_at: Option<Timestamp>,
+    /// Violations from then on, to the end of the run.
+    pub(super) violations_after: Option<usize>,
     /// Requests that were due from the injection on.
     pub(super) requests: usize,
     /// Those over their bound, failed, given up or never sent.
@@ -103,22 +106,20 @@ impl Recorder {
             .max_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 
-    /// What the load generator's clock says, given when contention began and when the first
-    /// change took effect.
+    /// What the load generator's clock says, given from when to when there was contention, and
+    /// when the first change took effect. Without a change the objective may hold again from
+    /// its violation on.
     pub(super) fn outcomes(
         &self,
         trigger: &TriggerSettings,
-        injected_at: Timestamp,
+        contention: (Timestamp, Timestamp),
         effective_at: Option<Timestamp>,
     ) -> Outcomes {
+        let (injected_at, contention_end) = contention;
         // Fed from before on, so that the trigger has its window full when contention begins.
         let mut all: Vec<&RequestRecord> = self.records.iter().collect();
         all.sort_by_key(|record| ended(record));
-        let mut triggers: BTreeMap<&str, _> = self
-            .objectives
-            .iter()
-            .map(|(name, objective)| (name.as_str(), trigger_of(objective, trigger)))
-            .collect();
+        let mut triggers = self.triggers(trigger);
         let violated_at = all.iter().find_map(|record| {
             let trigger = triggers.get_mut(&*record.request_type)?;
             let is_violated = trigger.push(ended(record), judged(record));
@@ -133,9 +134,16 @@ impl Recorder {
             .filter(|record| self.is_violation(record))
             .count();
         since.sort_by_key(|record| record.intended);
+        let holding_at = effective_at
+            .or(violated_at)
+            .and_then(|from| self.holding(&since, trigger, from, contention_end));
         Outcomes {
             violated_at,
-            holding_at: effective_at.and_then(|at| self.holding(&since, at)),
+            holding_at,
+            violations_after: holding_at.map(|at| {
+                let after = since.iter().filter(|record| record.intended >= at);
+                after.filter(|record| self.is_violation(record)).count()
+            }),
             requests: since.len(),
             violations,
         }
@@ -146,10 +154,23 @@ impl Recorder {
         self.objectives.get(&*record.request_type).is_some_and(over)
     }
 
-    /// Begin of the first [`HOLD`] from `from` on in which every objective holds. `since` is in
-    /// the order of intended sending.
-    fn holding(&self, since: &[&RequestRecord], from: Timestamp) -> Option<Timestamp> {
-        let last = since.last()?.intended;
+    fn triggers(&self, settings: &TriggerSettings) -> BTreeMap<&str, Trigger> {
+        let objectives = self.objectives.iter();
+        objectives
+            .map(|(name, objective)| (name.as_str(), trigger_of(objective, settings)))
+            .collect()
+    }
+
+    /// Since when every objective holds: begin of the first [`HOLD`] from `from` on in which it
+    /// does, and after which no trigger fires on the requests until `until`. `since` is in the
+    /// order of intended sending.
+    fn holding(
+        &self,
+        since: &[&RequestRecord],
+        trigger: &TriggerSettings,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> Option<Timestamp> {
         let bad = since.iter().filter(|record| self.is_violation(record));
         let after_bad = bad.map(|record| record.intended.saturating_add_nanos(1));
         let mut begins: Vec<Timestamp> = std::iter::once(from)
@@ -159,9 +180,26 @@ impl Recorder {
         let hold = i64::try_from(HOLD.as_nanos()).unwrap_or(i64::MAX);
         begins.into_iter().find(|begin| {
             let end = begin.saturating_add_nanos(hold);
-            let within =
-                |record: &&&RequestRecord| record.intended >= *begin && record.intended < end;
-            end <= last && self.holds(since.iter().filter(within).copied())
+            let within = |end: Timestamp| {
+                let records = since.iter().copied();
+                records.filter(move |record| record.intended >= *begin && record.intended < end)
+            };
+            end <= until && self.holds(within(end)) && !self.is_violated(within(until), trigger)
+        })
+    }
+
+    /// Whether a trigger fires on these requests alone.
+    fn is_violated<'a>(
+        &self,
+        records: impl Iterator<Item = &'a RequestRecord>,
+        settings: &TriggerSettings,
+    ) -> bool {
+        let mut records: Vec<&RequestRecord> = records.collect();
+        records.sort_by_key(|record| ended(record));
+        let mut triggers = self.triggers(settings);
+        records.iter().any(|record| {
+            let trigger = triggers.get_mut(&*record.request_type);
+            trigger.is_some_and(|trigger| trigger.push(ended(record), judged(record)))
         })
     }
 
@@ -235,7 +273,7 @@ mod tests {
     fn times_and_counts_are_those_of_the_requests() {
         let recorder = recorder(2000..4000);
         let trigger = Settings::default().extractor.trigger;
-        let outcomes = recorder.outcomes(&trigger, at(1000), Some(at(3000)));
+        let outcomes = recorder.outcomes(&trigger, (at(1000), at(9000)), Some(at(3000)));
         assert_eq!((outcomes.requests, outcomes.violations), (450, 100));
         let violated = outcomes.violated_at.unwrap();
         assert!(violated > at(2100) && violated < at(2400), "{violated}");
@@ -250,16 +288,46 @@ mod tests {
         let trigger = Settings::default().extractor.trigger;
         assert_eq!(
             recorder
-                .outcomes(&trigger, at(1000), Some(at(3000)))
+                .outcomes(&trigger, (at(1000), at(9000)), Some(at(3000)))
                 .holding_at,
             None
         );
     }
 
     #[test]
+    fn objective_that_fails_again_was_not_holding() {
+        // Slow until 4 s, well for two seconds, slow again from 6 to 7 s.
+        let mut recorder = recorder(2000..4000);
+        for record in &mut recorder.records {
+            if record.intended >= at(6000) && record.intended < at(7000) {
+                record.latency = Latency::from_millis(100);
+            }
+        }
+        let trigger = Settings::default().extractor.trigger;
+        let outcomes = recorder.outcomes(&trigger, (at(1000), at(9000)), Some(at(3000)));
+        let holding = outcomes.holding_at.unwrap();
+        assert!(holding > at(6900) && holding <= at(6981), "{holding}");
+        assert_eq!(outcomes.violations_after, Some(1));
+    }
+
+    #[test]
+    fn without_a_change_it_holds_again_only_if_contention_is_survived() {
+        let trigger = Settings::default().extractor.trigger;
+        let contention = (at(1000), at(9000));
+        let through = recorder(2000..9500).outcomes(&trigger, contention, None);
+        assert_eq!(through.holding_at, None);
+        let passing = recorder(2000..4000).outcomes(&trigger, contention, None);
+        assert!(passing.holding_at.is_some_and(|at_| at_ > at(3900)));
+    }
+
+    #[test]
     fn calm_run_has_no_violation() {
         let recorder = recorder(0..0);
-        let outcomes = recorder.outcomes(&Settings::default().extractor.trigger, at(0), None);
+        let outcomes = recorder.outcomes(
+            &Settings::default().extractor.trigger,
+            (at(0), at(9000)),
+            None,
+        );
         assert_eq!((outcomes.violated_at, outcomes.violations), (None, 0));
         assert_eq!(
             recorder.status(at(10_000)).unwrap().p99,
@@ -276,7 +344,11 @@ mod tests {
             latency: Latency::from_millis(1),
             outcome: Outcome::Error,
         });
-        let outcomes = recorder.outcomes(&Settings::default().extractor.trigger, at(0), None);
+        let outcomes = recorder.outcomes(
+            &Settings::default().extractor.trigger,
+            (at(0), at(9000)),
+            None,
+        );
         assert_eq!(outcomes.violations, 1);
     }
 }

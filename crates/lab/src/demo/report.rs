@@ -1,5 +1,7 @@
 //! What a run came to.
 
+use std::collections::BTreeMap;
+
 use firm_model::{InstanceId, Latency, MilliCores, Timestamp, Verdict};
 use serde::Serialize;
 
@@ -26,6 +28,8 @@ pub struct RunReport {
     pub culprit: Option<InstanceId>,
     /// What it was found to lack.
     pub verdict: Option<Verdict>,
+    /// Findings before the injection, when nothing was wrong.
+    pub false_alarms: usize,
     /// Whether it is the instance that was hurt.
     pub culprit_right: bool,
     /// First change that followed.
@@ -38,6 +42,8 @@ pub struct RunReport {
     pub requests: usize,
     /// Those over their bound or not answered.
     pub violations: usize,
+    /// Of these, intended after the objective held again; `None` if it never did.
+    pub violations_after_holding: Option<usize>,
     /// Requests of the whole run.
     pub total_requests: usize,
     /// When everything given had been taken back, before the end.
@@ -59,7 +65,8 @@ pub struct Times {
     pub named: Option<Timestamp>,
     /// The first change was in effect, as read back from the kernel.
     pub effective: Option<Timestamp>,
-    /// The objective held again, by the load generator's clock.
+    /// The objective held again, by the load generator's clock, until contention ended. Without
+    /// a change it is looked for from the violation on.
     pub holding: Option<Timestamp>,
 }
 
@@ -110,11 +117,13 @@ pub struct LimitCheck {
 }
 
 /// What came in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SpanCounts {
     /// Spans received.
     pub received: u64,
-    /// Spans rejected or dropped.
+    /// Spans refused, by reason.
+    pub rejected: BTreeMap<&'static str, u64>,
+    /// Spans refused or dropped.
     pub lost: u64,
     /// Datagrams and requests that were not understood.
     pub malformed: u64,

@@ -11,7 +11,7 @@ use firm_host::{LimitWriter, StateDir};
 use firm_injector::Planned;
 use firm_injector::inject::{Injection, Injector, InjectorConfig, Meter, process_cpu_time};
 use firm_model::clock::SystemClock;
-use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Intensity, Monotonic};
+use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Intensity, Monotonic, Timestamp};
 use firm_store::EventLog;
 use firm_testbed::fleet::{Fleet, PlaceError};
 use firm_testbed::load::{LoadConfig, LoadGenerator};
@@ -117,6 +117,10 @@ pub fn run(
     ended?;
     report.limits = check;
     report.spans = counts(&received, &live, report.spans.mixed);
+    if !report.spans.rejected.is_empty() {
+        let text = format!("spans refused, by reason: {:?}", report.spans.rejected);
+        tell(DemoEvent::Note { text });
+    }
     Ok(report)
 }
 
@@ -131,6 +135,7 @@ fn counts(received: &ReceiverCounts, live: &LiveCounts, mixed: u64) -> SpanCount
     let rejected: u64 = received.rejected.values().sum();
     SpanCounts {
         received: received.spans,
+        rejected: received.rejected.clone(),
         lost: rejected + received.dropped_full + received.dropped_closed,
         malformed: received.datagrams_malformed + malformed,
         graphs: live.graphs,
@@ -179,7 +184,7 @@ impl Run<'_> {
         &mut self,
         control: &JoinHandle<Outcome>,
         mode: Mode,
-    ) -> Result<(Option<firm_model::Timestamp>, Option<Anomaly>), DemoError> {
+    ) -> Result<(Option<Timestamp>, Option<Anomaly>), DemoError> {
         let mut load = LoadConfig::of(&self.setup.topology, self.fleet, self.plan.seed)?;
         load.cpus = self.setup.own_cpus.clone();
         let recorder = Arc::clone(&self.recorder);
@@ -192,12 +197,16 @@ impl Run<'_> {
         if go_on {
             self.phase(Phase::Learn);
             self.command(Command::BeginLearning)?;
+            go_on = self.until(plan.watch_at, control)?;
+        }
+        if go_on {
+            self.phase(Phase::Watch);
+            self.command(Command::EndLearning)?;
             go_on = self.until(plan.inject_at, control)?;
         }
         let mut injected = None;
         let mut anomaly = None;
         if go_on {
-            self.command(Command::EndLearning)?;
             self.phase(Phase::Inject);
             let injection = self.inject()?;
             injected = Some(injection.started);
@@ -357,6 +366,13 @@ impl Run<'_> {
             None => process_cpu_time(pid),
         });
         let injection = injector.start(&planned, &mut place, meter)?;
+        if self.groups.of(target).is_none() {
+            let text = format!(
+                "without cgroups, contention is made by priorities: `{target}` gives way to all, and \
+                 a busy process beside it only to the others"
+            );
+            (self.tell)(DemoEvent::Note { text });
+        }
         (self.tell)(DemoEvent::Injected {
             target: target.clone(),
             at: injection.started,
@@ -369,24 +385,27 @@ impl Run<'_> {
         &self,
         mode: Mode,
         outcome: Outcome,
-        injected: Option<firm_model::Timestamp>,
+        injected: Option<Timestamp>,
         anomaly: Option<Anomaly>,
     ) -> RunReport {
         let recorder = self.recorder.lock();
-        let effective = outcome.action.as_ref().map(|(_, at)| *at);
+        let since = |at: &Timestamp| injected.is_some_and(|injected| *at >= injected);
+        let named = outcome.named.iter().find(|(_, at)| since(at));
+        let action = outcome.actions.iter().find(|(_, at)| since(at));
+        let effective = action.map(|(_, at)| *at);
         let trigger = &self.setup.settings.extractor.trigger;
-        let seen = injected.map(|at| recorder.outcomes(trigger, at, effective));
-        let seen = seen.unwrap_or_default();
-        let culprit = outcome
-            .first
-            .as_ref()
-            .map(|(culprit, _)| culprit.instance.clone());
+        // An interrupted run has contention to its end.
+        let contention = |begin| (begin, anomaly.as_ref().map_or(Timestamp::MAX, |a| a.end));
+        let seen = injected
+            .map(|begin| recorder.outcomes(trigger, contention(begin), effective))
+            .unwrap_or_default();
+        let culprit = named.map(|(culprit, _)| culprit.instance.clone());
         RunReport {
             seed: self.plan.seed,
             enforced: mode == Mode::Enforce
                 && self.setup.settings.mitigator.enforce
                 && matches!(self.groups, Groups::Made { .. }),
-            mitigated: outcome.action.is_some(),
+            mitigated: action.is_some(),
             interrupted: self.interrupt.load(Ordering::Relaxed),
             target: self.plan.target.clone(),
             asked: anomaly
@@ -394,19 +413,21 @@ impl Run<'_> {
                 .map_or(self.plan.intensity, |anomaly| anomaly.asked)
                 .get(),
             achieved: anomaly
+                .as_ref()
                 .and_then(|anomaly| anomaly.achieved)
-                .map(firm_model::Intensity::get),
+                .map(Intensity::get),
             times: Times {
                 injected,
                 violated: seen.violated_at,
-                named: outcome.first.as_ref().map(|(_, at)| *at),
+                named: named.map(|(_, at)| *at),
                 effective,
                 holding: seen.holding_at,
             },
             culprit_right: culprit.as_ref() == Some(&self.plan.target),
             culprit,
-            verdict: outcome.first.as_ref().map(|(culprit, _)| culprit.verdict),
-            action: outcome.action.map(|(change, _)| change),
+            verdict: named.map(|(culprit, _)| culprit.verdict),
+            false_alarms: outcome.named.iter().filter(|(_, at)| !since(at)).count(),
+            action: action.map(|(change, _)| change.clone()),
             others_changed: outcome
                 .changed
                 .into_iter()
@@ -415,6 +436,7 @@ impl Run<'_> {
             budget: outcome.budget,
             requests: seen.requests,
             violations: seen.violations,
+            violations_after_holding: seen.violations_after,
             total_requests: recorder.count(),
             taken_back_at: outcome.taken_back_at,
             limits: super::report::LimitCheck::default(),
