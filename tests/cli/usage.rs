@@ -134,7 +134,7 @@ fn configuration_that_cannot_be_read_fails_before_anything_is_started() {
     let state = state.to_str().unwrap();
     for key in ["--config", "--topology"] {
         firm(["demo", "--state-dir", state, key, "/no/such/file.yaml"])
-            .exits(1)
+            .exits(USAGE)
             .says(&["/no/such/file.yaml"]);
         firm(["demo", "--state-dir", state, key, wrong])
             .exits(USAGE)
