@@ -93,7 +93,7 @@ mod tests {
             dir.path().display()
         );
         let why = can_write_cpu(&Mounts::parse(&table)).unwrap_err();
-        assert!(why.why().contains("cpu.cfs_"), "{why}");
+        assert!(why.why().contains("cpu.shares"), "{why}");
         let left = fs_err::read_dir(dir.path()).unwrap().count();
         assert_eq!(left, 0, "the probe leaves nothing behind");
     }
