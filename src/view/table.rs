@@ -75,7 +75,11 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
         since(run, run.taken_back_at)
     });
     row("limit files as before", &|run| {
-        format!("{} of {}", run.limits.identical, run.limits.files)
+        let left = match run.limits.left.len() {
+            0 => String::new(),
+            left => format!(", {left} left to others"),
+        };
+        format!("{} of {}{left}", run.limits.identical, run.limits.files)
     });
     row("spans, traces", &|run| {
         let spans = &run.spans;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar as Parsed, YamlData};
+use saphyr_parser::{Event, Parser};
 
 use crate::problem::{Problem, Problems};
 use crate::section::Section;
@@ -66,6 +67,13 @@ impl Document {
         if text.len() > MAX_BYTES {
             return Err(problem(None, format!("larger than {MAX_BYTES} bytes")));
         }
+        // The tree is built and dropped recursively, so its depth is looked at before.
+        if let Some(line) = too_deep(text) {
+            return Err(problem(
+                Some(line),
+                format!("nested deeper than {MAX_DEPTH}"),
+            ));
+        }
         let documents = MarkedYaml::load_from_str(text).map_err(|error| {
             problem(
                 Some(error.marker().line()),
@@ -125,6 +133,24 @@ impl Document {
             }
         }
     }
+}
+
+/// Line at which lists and maps first nest deeper than [`MAX_DEPTH`].
+fn too_deep(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for event in Parser::new_from_str(text) {
+        // What is not YAML is told by the loader.
+        let (event, span) = event.ok()?;
+        match event {
+            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Some(span.start.line());
+        }
+    }
+    None
 }
 
 fn convert(node: &MarkedYaml<'_>, depth: usize) -> Result<Node, (usize, String)> {

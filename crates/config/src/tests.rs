@@ -117,3 +117,19 @@ fn times_and_quantiles_read_in_all_their_forms() {
     assert!((c.get() - 0.999).abs() < 1e-12);
     assert_eq!(d, MilliCores::new(500));
 }
+
+#[test]
+fn nesting_that_overflowed_the_stack_is_refused() {
+    for open in ["- ", "? ", "["] {
+        let text = format!("services:\n{}1", open.repeat(20_000));
+        let found = problems(&text, |_| {});
+        assert_eq!(found.len(), 1, "{open}");
+        // Brackets have a bound in the scanner itself.
+        let is_told = |rule| found[0].contains(rule);
+        assert!(
+            is_told("nested deeper than 64") || is_told("recursion limit"),
+            "{}",
+            found[0]
+        );
+    }
+}

@@ -30,6 +30,9 @@ use crate::telemetry::Telemetry;
 use watch::Watch;
 pub(crate) use watch::trigger_of;
 
+/// How far a request's end may lie after its arrival, by the clocks of both.
+const MOST_AHEAD_NANOS: i64 = 500_000_000;
+
 /// Pause after a finding that led to no action.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -93,6 +96,8 @@ pub struct Controller {
     /// Whether decisions are carried out.
     enforce: bool,
     last_finding: u64,
+    /// Requests that ended after they arrived here, by their clocks.
+    ahead: u64,
     /// Nothing is decided before this, so that the effect of the last change shows.
     quiet_until: Monotonic,
     /// Requests that began before this say nothing of the last change.
@@ -132,6 +137,7 @@ impl Controller {
             rule_loop: RuleLoop::new(settings.mitigator.rule_loop),
             enforce,
             last_finding: 0,
+            ahead: 0,
             quiet_until: Monotonic::from_nanos(0),
             judged_from: Timestamp::EPOCH,
             previous_arrivals: BTreeMap::new(),
@@ -139,6 +145,13 @@ impl Controller {
             settings,
             names,
         }
+    }
+
+    /// Requests left out because by their clocks they ended, by more than half a second, after
+    /// they had arrived here.
+    #[must_use]
+    pub const fn ahead(&self) -> u64 {
+        self.ahead
     }
 
     /// Numbers the next finding `next`, so that numbers stay unique in an event log.
@@ -160,7 +173,14 @@ impl Controller {
             let Some(observation) = observed else {
                 continue;
             };
-            let is_judged = observation.start >= self.judged_from;
+            // A clock that runs ahead must not make what others send look old.
+            if observation.end > arrived.saturating_add_nanos(MOST_AHEAD_NANOS) {
+                self.ahead += 1;
+                continue;
+            }
+            let window = i64::try_from(self.settings.extractor.trigger.window.as_nanos());
+            let oldest = arrived.saturating_add_nanos(-window.unwrap_or(i64::MAX));
+            let is_judged = observation.start >= self.judged_from && observation.end >= oldest;
             let tipped = Tipped {
                 trace_id: observation.trace_id,
                 ended: observation.end,
@@ -304,6 +324,12 @@ impl Controller {
         for watch in &mut self.watches {
             watch.clear();
         }
+    }
+
+    /// Tells that a decision on an instance could not be carried out: nothing was given, so there
+    /// is nothing to take back.
+    pub fn not_applied(&mut self, instance: &InstanceId) {
+        self.rule_loop.revoke(instance);
     }
 
     /// Tells that an instance's limit is somebody else's now.

@@ -59,6 +59,12 @@ impl Shop {
 
     /// Request `n` of a hundred a second, in which the cart takes `cart` milliseconds.
     fn take(&mut self, n: u32, cart: i64, is_seen: bool) {
+        let after = i64::from(n) * 10 + cart + 200;
+        self.take_at(n, cart, is_seen, after);
+    }
+
+    /// The same, arriving `after` milliseconds after the first request began.
+    fn take_at(&mut self, n: u32, cart: i64, is_seen: bool, after: i64) {
         let trace_id = TraceId::new((u128::from(n) + 1).to_be_bytes()).unwrap();
         let begin = Timestamp::EPOCH.saturating_add_nanos(i64::from(n) * 10 * MS);
         let span = |id: u64, who: &str, operation: &str, kind, from: i64, to: i64| Span {
@@ -87,7 +93,7 @@ impl Shop {
         let edges = vec![EdgeKind::Call; spans.len()];
         let graph =
             ExecutionGraph::from_parents(trace_id, spans, parents, edges, Vec::new()).unwrap();
-        let arrived = begin.saturating_add_nanos((cart + 200) * MS);
+        let arrived = Timestamp::EPOCH.saturating_add_nanos(after * MS);
         self.controller.take(&graph, arrived);
     }
 
@@ -185,4 +191,18 @@ fn request_whose_spans_come_late_counts_once() {
     assert!(!shop.controller.is_violated());
     (241..260).for_each(|n| shop.take(n, 100, true));
     assert!(shop.controller.is_violated());
+}
+
+#[test]
+fn one_clock_that_ran_ahead_blinded_the_loop() {
+    let mut shop = Shop::calm();
+    shop.measure("gateway-0", 0, 0);
+    shop.measure("cart-0", 0, 8);
+    // A request of an hour later and one of ten seconds later, by their own clocks.
+    shop.take_at(360_000, 10, true, 2000);
+    shop.take_at(1200, 10, true, 2000);
+    (200..260).for_each(|n| shop.take(n, 100, true));
+    assert_eq!(shop.controller.ahead(), 2);
+    let finding = shop.find();
+    assert_eq!(who(&finding)[0].0, "cart-0");
 }

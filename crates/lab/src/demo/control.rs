@@ -1,7 +1,7 @@
 //! The controller's hands: a thread that reads counters, hands graphs to the controller, carries
 //! its decisions out, and puts everything back at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
@@ -65,6 +65,10 @@ pub(super) struct Outcome {
     pub(super) taken_back_at: Option<Timestamp>,
     /// Graphs with spans of both client libraries.
     pub(super) mixed: u64,
+    /// Requests left out because their clocks run ahead.
+    pub(super) ahead: u64,
+    /// Limit files that another writer has taken over.
+    pub(super) left: Vec<PathBuf>,
 }
 
 /// The loop's thread.
@@ -83,6 +87,8 @@ pub(super) struct Control {
     pub(super) jaeger: Vec<firm_model::Symbol>,
     pub(super) telemetry: Telemetry,
     pub(super) outcome: Outcome,
+    /// The note told last.
+    pub(super) last_note: String,
     /// Whether events were logged since the log was last synced.
     pub(super) unsynced: bool,
 }
@@ -149,6 +155,13 @@ impl Control {
             self.outcome.mixed += 1;
         }
         self.controller.take(graph, arrived);
+        let ahead = self.controller.ahead();
+        if ahead > 0 && self.outcome.ahead == 0 {
+            let text = "a request ended after it arrived, by its clock: left out, as all such; \
+                        the clock of a service runs ahead";
+            self.note(text.to_owned());
+        }
+        self.outcome.ahead = ahead;
         if let Err(error) = self.store.put_graph(graph) {
             tracing::warn!(%error, "graph not kept");
         }
@@ -160,12 +173,14 @@ impl Control {
             self.telemetry.add(&source.instance, now, counters);
         }
         let was_complete = self.controller.take_back_complete();
-        for decision in self.controller.tick(now, &self.telemetry) {
-            self.carry_out(&decision);
-        }
+        let decisions = self.controller.tick(now, &self.telemetry);
+        // Looked at before a step can fail: a limit that was lost to another was not taken back.
         if !was_complete && self.controller.take_back_complete() {
             self.outcome.taken_back_at = Some(self.clock.wall());
             self.tell(DemoEvent::TakenBack);
+        }
+        for decision in decisions {
+            self.carry_out(&decision);
         }
     }
 
@@ -254,9 +269,11 @@ impl Control {
             Err(error) => {
                 if is_foreign(&error) {
                     self.controller.yielded(instance);
+                } else if decision.finding.is_some() {
+                    self.controller.not_applied(instance);
                 }
                 let text = format!("limit of `{instance}` is left alone: {}", chain(&error));
-                self.tell(DemoEvent::Note { text });
+                self.note(text);
                 None
             }
         }
@@ -275,6 +292,15 @@ impl Control {
                     self.tell(DemoEvent::Note { text });
                 }
             }
+        }
+        if let Some(actuator) = &mut self.actuator {
+            let files = self
+                .sources
+                .iter()
+                .filter_map(|source| source.group.as_ref());
+            let files = files.flat_map(InstanceGroup::limit_files);
+            let writer = actuator.writer_mut();
+            self.outcome.left = files.filter(|file| writer.is_foreign(file)).collect();
         }
         let at = self.clock.wall();
         for (instance, from, to) in before
@@ -334,6 +360,14 @@ impl Control {
         }
         if let Err(error) = self.log.sync() {
             tracing::warn!(%error, "event log not synced");
+        }
+    }
+
+    /// A note, unless it is the last one again.
+    fn note(&mut self, text: String) {
+        if self.last_note != text {
+            self.last_note.clone_from(&text);
+            self.tell(DemoEvent::Note { text });
         }
     }
 

@@ -112,7 +112,9 @@ pub struct LimitCheck {
     pub files: usize,
     /// Of these, byte by byte as before.
     pub identical: usize,
-    /// The others.
+    /// Those that another writer has taken over, or that went with their group.
+    pub left: Vec<String>,
+    /// The others: not as before, and nobody else's.
     pub different: Vec<String>,
 }
 
@@ -127,6 +129,8 @@ pub struct SpanCounts {
     pub lost: u64,
     /// Datagrams and requests that were not understood.
     pub malformed: u64,
+    /// Requests left out because they ended, by their clocks, after they had arrived.
+    pub ahead: u64,
     /// Graphs assembled.
     pub graphs: u64,
     /// Of these, dropped because the loop had no room.

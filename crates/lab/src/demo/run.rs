@@ -1,6 +1,7 @@
 //! One run from the first process to the last limit put back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -107,16 +108,17 @@ pub fn run(
     )?;
     let done = run.go(control, mode);
     // Everything below happens whether the run went well or not.
-    let check = compare(&before);
     let stopped = fleet.stop(GRACE);
     let received = intake.stats.counts();
     let live = intake.close();
+    let check = done.as_ref().map(|(_, left)| compare(&before, left));
+    let check = check.unwrap_or_default();
     let ended = groups.end(setup.keep_groups);
-    let mut report = done?;
+    let (mut report, _) = done?;
     stopped?;
     ended?;
     report.limits = check;
-    report.spans = counts(&received, &live, report.spans.mixed);
+    report.spans = counts(&received, &live, &report.spans);
     if !report.spans.rejected.is_empty() {
         let text = format!("spans refused, by reason: {:?}", report.spans.rejected);
         tell(DemoEvent::Note { text });
@@ -124,7 +126,8 @@ pub fn run(
     Ok(report)
 }
 
-fn counts(received: &ReceiverCounts, live: &LiveCounts, mixed: u64) -> SpanCounts {
+/// What the receivers and the assembly counted, beside what the loop did.
+fn counts(received: &ReceiverCounts, live: &LiveCounts, of_loop: &SpanCounts) -> SpanCounts {
     // Refusals for want of room are not misunderstandings: their spans are among the lost.
     let is_malformed = |code: u16| code >= 400 && ![408, 429, 503].contains(&code);
     let requests = received.requests.iter();
@@ -140,7 +143,8 @@ fn counts(received: &ReceiverCounts, live: &LiveCounts, mixed: u64) -> SpanCount
         malformed: received.datagrams_malformed + malformed,
         graphs: live.graphs,
         dropped_graphs: live.dropped_graphs,
-        mixed,
+        mixed: of_loop.mixed,
+        ahead: of_loop.ahead,
     }
 }
 
@@ -169,7 +173,11 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Goes through the phases, then stops the loop, which puts the limits back.
-    fn go(mut self, control: JoinHandle<Outcome>, mode: Mode) -> Result<RunReport, DemoError> {
+    fn go(
+        mut self,
+        control: JoinHandle<Outcome>,
+        mode: Mode,
+    ) -> Result<(RunReport, Vec<PathBuf>), DemoError> {
         let phases = self.phases(&control, mode);
         self.phase(Phase::Restore);
         // The loop stops by itself if nobody hears this.
@@ -177,7 +185,8 @@ impl Run<'_> {
         let outcome = control.join().map_err(|_| DemoError::Loop)?;
         self.hear();
         let (injected, anomaly) = phases?;
-        Ok(self.report(mode, outcome, injected, anomaly))
+        let left = outcome.left.clone();
+        Ok((self.report(mode, outcome, injected, anomaly), left))
     }
 
     fn phases(
@@ -230,6 +239,11 @@ impl Run<'_> {
         loop {
             self.hear();
             if self.interrupt.load(Ordering::Relaxed) {
+                let text =
+                    "interrupted: ending processes and putting limits back; a second signal \
+                            ends at once, and `firm restore` then does the rest"
+                        .to_owned();
+                (self.tell)(DemoEvent::Note { text });
                 return Ok(false);
             }
             if control.is_finished() {
@@ -442,6 +456,7 @@ impl Run<'_> {
             limits: super::report::LimitCheck::default(),
             spans: SpanCounts {
                 mixed: outcome.mixed,
+                ahead: outcome.ahead,
                 ..SpanCounts::default()
             },
         }

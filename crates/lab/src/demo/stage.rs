@@ -92,8 +92,9 @@ impl Groups {
     }
 }
 
-/// Compares limit files with what they held.
-pub(super) fn compare(before: &[(PathBuf, Vec<u8>)]) -> LimitCheck {
+/// Compares limit files with what they held. Those in `left` are another writer's now, and those
+/// that are gone went with their group.
+pub(super) fn compare(before: &[(PathBuf, Vec<u8>)], left: &[PathBuf]) -> LimitCheck {
     let mut check = LimitCheck {
         files: before.len(),
         ..LimitCheck::default()
@@ -101,6 +102,8 @@ pub(super) fn compare(before: &[(PathBuf, Vec<u8>)]) -> LimitCheck {
     for (path, bytes) in before {
         if fs_err::read(path).is_ok_and(|now| now == *bytes) {
             check.identical += 1;
+        } else if left.contains(path) || !path.exists() {
+            check.left.push(path.display().to_string());
         } else {
             check.different.push(path.display().to_string());
         }

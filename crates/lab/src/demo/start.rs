@@ -126,6 +126,7 @@ pub(super) fn start_control(
         jaeger: jaeger_services(setup, intake),
         telemetry: Telemetry::default(),
         outcome: Outcome::default(),
+        last_note: String::new(),
         unsynced: false,
     };
     std::thread::Builder::new()
