@@ -6,7 +6,7 @@
 //! the spans before that place stay in `out`.
 
 mod block;
-mod documents;
+pub(crate) mod documents;
 pub mod jaeger_json;
 pub mod jaeger_proto;
 pub mod jaeger_thrift;
@@ -15,7 +15,7 @@ mod origin;
 pub mod otlp_json;
 pub mod otlp_proto;
 mod scalar;
-mod scan;
+pub(crate) mod scan;
 mod tally;
 mod thrift;
 mod wire;

@@ -17,8 +17,12 @@ use crate::decode::{
     otlp_proto, zipkin_json,
 };
 
-/// Default bound on the size of one file, read or inflated.
+/// Default bound on the size of one file as it is.
 pub const DEFAULT_MAX_BYTES: u64 = 8 << 30;
+
+/// Default bound on the size of one file inflated. Lower, because a small file that inflates to
+/// much may be made to harm, and all of it is held in memory.
+pub const DEFAULT_MAX_INFLATED_BYTES: u64 = 2 << 30;
 
 /// Deepest nesting of directories that is followed; symbolic links to directories are not.
 const MAX_DEPTH: usize = 32;
@@ -78,14 +82,17 @@ impl fmt::Display for Format {
 /// Bounds on reading.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadLimits {
-    /// Most bytes of one file, as it is and inflated.
+    /// Most bytes of one file as it is.
     pub max_bytes: u64,
+    /// Most bytes of one compressed file after inflating.
+    pub max_inflated_bytes: u64,
 }
 
 impl Default for ReadLimits {
     fn default() -> Self {
         Self {
             max_bytes: DEFAULT_MAX_BYTES,
+            max_inflated_bytes: DEFAULT_MAX_INFLATED_BYTES,
         }
     }
 }
@@ -273,7 +280,11 @@ fn read_file(
 ) -> Result<OneFile, FileError> {
     let too_large = |inflated| FileError::TooLarge {
         path: path.to_owned(),
-        limit: limits.max_bytes,
+        limit: if inflated {
+            limits.max_inflated_bytes
+        } else {
+            limits.max_bytes
+        },
         inflated,
     };
     let mut file = fs_err::File::open(path)?;
@@ -319,7 +330,7 @@ fn read_file(
     let gzip = bytes.starts_with(&[0x1f, 0x8b]);
     let mut gzip_damage = None;
     if gzip {
-        let inflated = crate::inflate::gzip(&bytes, limits.max_bytes);
+        let inflated = crate::inflate::gzip(&bytes, limits.max_inflated_bytes);
         bytes = inflated.bytes;
         match inflated.stopped {
             None => {}

@@ -1,6 +1,6 @@
 //! Gzip with a bound on what comes out: all members are read, a bomb is an error.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -27,15 +27,34 @@ pub(crate) enum Stopped {
     },
 }
 
+/// Bytes inflated at a time.
+const CHUNK: usize = 64 << 10;
+
 /// Inflates all members of `input` to at most `limit` bytes.
+///
+/// Room that is never filled is never touched, so that this takes as much memory as comes out.
 pub(crate) fn gzip(input: &[u8], limit: u64) -> Inflated {
     let mut decoder = MultiGzDecoder::new(input).take(limit.saturating_add(1));
     let mut bytes = Vec::new();
-    let result = decoder.read_to_end(&mut bytes);
+    let mut chunk = vec![0; CHUNK];
+    let result = loop {
+        match decoder.read(&mut chunk) {
+            Ok(0) => break Ok(()),
+            Ok(read) => {
+                let more = chunk.get(..read).unwrap_or_default();
+                if bytes.try_reserve(more.len()).is_err() {
+                    break Err(io::ErrorKind::OutOfMemory.into());
+                }
+                bytes.extend_from_slice(more);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
     let left = decoder.get_ref().get_ref().len();
     let stopped = match result {
         _ if bytes.len() as u64 > limit => Some(Stopped::TooLarge),
-        Ok(_) => None,
+        Ok(()) => None,
         Err(error) => Some(Stopped::Broken {
             at: (input.len() - left) as u64,
             reason: error.to_string(),

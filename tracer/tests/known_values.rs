@@ -374,12 +374,20 @@ fn errors_name_file_place_and_reason() {
 #[test]
 fn size_is_bounded_after_inflating() {
     let (names, mut spans) = (Interner::new(), Vec::new());
-    let limits = ReadLimits { max_bytes: 20_000 };
+    let limits = ReadLimits {
+        max_bytes: 20_000,
+        max_inflated_bytes: 30_000,
+    };
     let file = path("jaeger-json/hotrod-4-traces.json.gz");
     let error = read_path_with(&file, limits, &names, &mut spans).unwrap_err();
     assert!(
         matches!(error, FileError::TooLarge { inflated: true, .. }),
         "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("larger than 30000 bytes after inflating")
     );
     let file = path("wire/otlp-export-500spans.pb");
     let error = read_path_with(&file, limits, &names, &mut spans).unwrap_err();

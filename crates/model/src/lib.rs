@@ -28,6 +28,7 @@ pub mod span;
 pub mod state;
 pub mod store;
 pub mod telemetry;
+pub mod text;
 pub mod time;
 pub mod unit;
 

@@ -19,11 +19,13 @@ pub(super) trait Documents<'a> {
 ///
 /// In a text of one document a line, a line that is not JSON is counted as malformed and reading
 /// goes on with the next. Anywhere else it ends the reading with an error that names the place.
-/// Lines matter only after something was broken: before, a document may have them anywhere.
+/// Lines matter only after something was broken: before, a document may have them anywhere. A
+/// byte order mark at the start is no part of the text and of its first line.
 pub(super) fn documents<'a>(
     text: &'a [u8],
     mut target: impl Documents<'a>,
 ) -> Result<Decoded, DecodeError> {
+    let text = without_mark(text);
     let mut places = Places {
         text,
         counted: 0,
@@ -66,6 +68,22 @@ pub(super) fn documents<'a>(
             break;
         }
     }
+}
+
+/// A text without its byte order mark, which some programs on Windows write.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// The place of a byte.
+pub(crate) fn place(text: &[u8], byte: usize) -> Position {
+    let (counted, lines) = (0, 0);
+    Places {
+        text,
+        counted,
+        lines,
+    }
+    .at(byte)
 }
 
 /// Turns bytes into lines and columns, for places that only go forward.

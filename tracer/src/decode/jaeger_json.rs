@@ -105,6 +105,7 @@ impl<'a, 'n> Decoder<'a, 'n> {
         if depth == 0 {
             return scan.error("nested too deeply");
         }
+        scan.no_word()?;
         if scan.peek() == Some(b'[') {
             return scan.array(|scan| self.value(scan, depth - 1));
         }
@@ -112,15 +113,18 @@ impl<'a, 'n> Decoder<'a, 'n> {
         let mut lone = Raw::default();
         let result = scan.object(|scan, key| match &**key {
             b"data" => self.value(scan, depth - 1),
-            b"spans" => scan.array(|scan| {
-                let mut raw = Raw {
-                    references: std::mem::take(&mut self.references),
-                    ..Raw::default()
-                };
-                scan.object(|scan, key| self.member(&mut raw, scan, key))?;
-                self.take(raw, &mut processes);
-                Ok(())
-            }),
+            b"spans" => {
+                scan.no_word()?;
+                scan.array(|scan| {
+                    let mut raw = Raw {
+                        references: std::mem::take(&mut self.references),
+                        ..Raw::default()
+                    };
+                    scan.object(|scan, key| self.member(&mut raw, scan, key))?;
+                    self.take(raw, &mut processes);
+                    Ok(())
+                })
+            }
             b"processes" => scan.object(|scan, id| {
                 let id = text(id);
                 let origin = read_process(scan, self.names)?;
@@ -222,7 +226,7 @@ impl<'a, 'n> Decoder<'a, 'n> {
             start,
             end,
             service: origin.service,
-            operation: self.names.intern(raw.operation.text().unwrap_or_default()),
+            operation: raw.operation.name(self.names, &mut self.decoded.notes),
             instance: origin.instance,
             kind: raw.kind,
             relation,
@@ -265,8 +269,10 @@ impl<'a, 'n> Decoder<'a, 'n> {
 
 impl<'a> Processes<'a> {
     fn number(&mut self, id: Scalar<'a>) -> Option<usize> {
-        let Scalar::Text(id) = id else {
-            return None;
+        let id = match id {
+            Scalar::Text(id) => id,
+            Scalar::Repaired(id) => Cow::Owned(id.into()),
+            _ => return None,
         };
         if let Some(number) = self.numbers.get(&id) {
             return Some(*number);

@@ -6,6 +6,7 @@
 
 use firm_model::{Interner, ParentRelation, Span, SpanId, SpanKind, Timestamp, TraceId};
 
+use super::documents::without_mark;
 use super::origin::{self, Origin};
 use super::{DecodeError, Decoded, Note, Position, Reject};
 
@@ -25,7 +26,9 @@ const COLUMNS: [&str; 7] = [
 /// A column is missing in the first line.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
     let mut decoded = Decoded::default();
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .from_reader(without_mark(bytes));
     let failed = |line: u64, reason: String, decoded| {
         let line = usize::try_from(line).unwrap_or(usize::MAX);
         DecodeError::new(Position::Line { line, column: 0 }, reason, decoded)

@@ -71,16 +71,21 @@ impl Target<'_> {
         if depth == 0 {
             return scan.error("nested too deeply");
         }
+        scan.no_word()?;
         if scan.peek() == Some(b'[') {
             return scan.array(|scan| self.value(scan, depth - 1));
         }
         scan.object(|scan, key| match &**key {
-            b"resourceSpans" | b"resource_spans" => scan.array(|scan| self.resource_spans(scan)),
+            b"resourceSpans" | b"resource_spans" => {
+                scan.no_word()?;
+                scan.array(|scan| self.resource_spans(scan))
+            }
             _ => scan.skip(),
         })
     }
 
     fn resource_spans(&mut self, scan: &mut Scan<'_>) -> Result<(), ScanError> {
+        scan.no_word()?;
         let first = self.out.len();
         let mut attributes = Vec::new();
         let result = scan.object(|scan, key| match &**key {
@@ -91,17 +96,10 @@ impl Target<'_> {
                 }),
                 _ => scan.skip(),
             }),
-            b"scopeSpans" | b"scope_spans" | b"instrumentationLibrarySpans" => scan.array(|scan| {
-                scan.object(|scan, key| match &**key {
-                    b"spans" => scan.array(|scan| {
-                        let raw = raw_span(scan)?;
-                        let span = self.span(&raw);
-                        self.decoded.take(span, self.out);
-                        Ok(())
-                    }),
-                    _ => scan.skip(),
-                })
-            }),
+            b"scopeSpans" | b"scope_spans" | b"instrumentationLibrarySpans" => {
+                scan.no_word()?;
+                scan.array(|scan| self.scope_spans(scan))
+            }
             _ => scan.skip(),
         });
         let mut hints = IdentityHints::default();
@@ -122,7 +120,23 @@ impl Target<'_> {
         result
     }
 
-    fn span(&self, read: &Raw<'_>) -> Result<Span, Reject> {
+    fn scope_spans(&mut self, scan: &mut Scan<'_>) -> Result<(), ScanError> {
+        scan.no_word()?;
+        scan.object(|scan, key| match &**key {
+            b"spans" => {
+                scan.no_word()?;
+                scan.array(|scan| {
+                    let raw = raw_span(scan)?;
+                    let span = self.span(&raw);
+                    self.decoded.take(span, self.out);
+                    Ok(())
+                })
+            }
+            _ => scan.skip(),
+        })
+    }
+
+    fn span(&mut self, read: &Raw<'_>) -> Result<Span, Reject> {
         let trace_id = read
             .trace_id
             .digits(32)
@@ -142,7 +156,7 @@ impl Target<'_> {
             start,
             end,
             service: Origin::NONE.service,
-            operation: self.names.intern(read.name.text().unwrap_or_default()),
+            operation: read.name.name(self.names, &mut self.decoded.notes),
             instance: Origin::NONE.instance,
             kind: kind(&read.kind),
             relation: ParentRelation::ChildOf,

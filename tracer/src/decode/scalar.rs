@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use firm_model::{IdError, SpanId, TraceId};
+use firm_model::{IdError, Interner, SpanId, Symbol, TraceId};
 
-use super::{Reject, origin};
+use super::{Note, Reject, Tally, origin};
 
 /// Any JSON value, of which only scalars are kept.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -14,9 +14,15 @@ pub(super) enum Scalar<'a> {
     #[default]
     Absent,
     Text(Cow<'a, str>),
+    /// Text that is not UTF-8 or has a wrong escape, with U+FFFD in the place of what is wrong.
+    Repaired(Box<str>),
     Unsigned(u64),
     Signed(i64),
     Float(f64),
+    /// A number past what 64 bits of any kind hold.
+    TooLarge,
+    /// What JSON does not have, such as `NaN` or `01`.
+    Word,
     Bool(bool),
     /// An array or object.
     Compound,
@@ -29,8 +35,17 @@ impl<'a> Scalar<'a> {
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
+            Self::Repaired(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// Interns it as the name of a span.
+    pub(super) fn name(&self, names: &Interner, notes: &mut Tally<Note>) -> Symbol {
+        if matches!(self, Self::Repaired(_)) {
+            notes.add(Note::NameNotUtf8, 1);
+        }
+        names.intern(self.text().unwrap_or_default())
     }
 
     pub(super) fn is_absent(&self) -> bool {
@@ -48,8 +63,8 @@ impl<'a> Scalar<'a> {
             Self::Unsigned(number) => narrow((*number).into()),
             Self::Signed(number) => Ok(Some(*number)),
             Self::Float(number) if number.abs() < EXACT_FLOAT => Ok(Some(rounded(*number))),
-            Self::Float(_) => Err(Reject::TimeOutOfRange),
-            Self::Bool(_) | Self::Compound => Err(Reject::BadTime),
+            Self::Float(_) | Self::TooLarge => Err(Reject::TimeOutOfRange),
+            Self::Repaired(_) | Self::Word | Self::Bool(_) | Self::Compound => Err(Reject::BadTime),
         }
     }
 
@@ -143,6 +158,8 @@ mod tests {
         assert_eq!(signed("1e300"), Err(Reject::TimeOutOfRange));
         assert_eq!(signed("\"soon\""), Err(Reject::BadTime));
         assert_eq!(signed("[1]"), Err(Reject::BadTime));
+        assert_eq!(signed("1e999"), Err(Reject::TimeOutOfRange));
+        assert_eq!(signed("NaN "), Err(Reject::BadTime));
         assert_eq!(signed("null"), Ok(None));
     }
 }

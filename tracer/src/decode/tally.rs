@@ -82,7 +82,7 @@ reasons!(
     Note {
         /// It names no service; the service is `unknown_service`.
         MissingService = "missing_service",
-        /// Its name is not UTF-8; the bad bytes were replaced.
+        /// Its name is not UTF-8 or has a wrong escape; what is wrong was replaced by U+FFFD.
         NameNotUtf8 = "name_not_utf8",
         /// Its end lies before its start.
         EndBeforeStart = "end_before_start",

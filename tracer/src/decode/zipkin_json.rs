@@ -183,7 +183,7 @@ impl Target<'_> {
             start,
             end,
             service: origin.service,
-            operation: self.names.intern(read.name.text().unwrap_or_default()),
+            operation: read.name.name(self.names, &mut self.decoded.notes),
             instance: origin.instance,
             kind: read.kind.text().map(origin::kind).unwrap_or_default(),
             relation: ParentRelation::ChildOf,

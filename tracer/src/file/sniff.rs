@@ -1,11 +1,9 @@
 //! Tells a format from the first bytes, and from the first keys where it is JSON.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
 use super::Format;
 use crate::decode::Position;
+use crate::decode::documents::{place, without_mark};
+use crate::decode::scan::{Scan, ScanError};
 
 /// Why the format is not one that is read.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,13 +15,21 @@ pub(super) struct Unsupported {
 /// Most keys named in an error.
 const NAMED_KEYS: usize = 6;
 
+/// Deepest nesting of lists and of `data` that is looked into.
+const MAX_DEPTH: u32 = 32;
+
 pub(super) fn sniff(bytes: &[u8]) -> Result<Format, Unsupported> {
     let unsupported = |reason: String| Unsupported {
         at: Position::Byte(0),
         reason,
     };
+    let bytes = without_mark(bytes);
     match bytes.trim_ascii_start() {
-        [] => return Err(unsupported("the file is empty".to_owned())),
+        [] if bytes.is_empty() => return Err(unsupported("the file is empty".to_owned())),
+        [] => {
+            let said = format!("only white space, {} bytes of it", bytes.len());
+            return Err(unsupported(said));
+        }
         [b'{' | b'[', ..] if !is_framed(bytes) => return json(bytes),
         _ => {}
     }
@@ -100,8 +106,8 @@ struct Seen {
 
 fn json(bytes: &[u8]) -> Result<Format, Unsupported> {
     let mut seen = Seen::default();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let result = Look(&mut seen).deserialize(&mut reader);
+    let mut scan = Scan::within(bytes, 0..bytes.len());
+    let result = seen.look(&mut scan, MAX_DEPTH);
     let start = Position::Line { line: 1, column: 0 };
     match (seen.verdict, result) {
         (Some(Verdict::Is(format)), _) => Ok(format),
@@ -110,11 +116,8 @@ fn json(bytes: &[u8]) -> Result<Format, Unsupported> {
             reason: format!("looks like {what}, which is not supported"),
         }),
         (None, Err(error)) => Err(Unsupported {
-            at: Position::Line {
-                line: error.line(),
-                column: error.column(),
-            },
-            reason: format!("not JSON: {error}"),
+            at: place(bytes, error.at),
+            reason: format!("not JSON: {}", error.what),
         }),
         // A list of nothing is right in every format.
         (None, Ok(())) if seen.empty_list => Ok(Format::ZipkinJson),
@@ -129,6 +132,37 @@ fn json(bytes: &[u8]) -> Result<Format, Unsupported> {
 }
 
 impl Seen {
+    /// Looks at keys until they decide, then ends the reading with an error.
+    fn look(&mut self, scan: &mut Scan<'_>, depth: u32) -> Result<(), ScanError> {
+        if depth == 0 {
+            return scan.error("nested too deeply");
+        }
+        if scan.peek() == Some(b'[') {
+            let mut number = 0_u64;
+            scan.array(|scan| {
+                number += 1;
+                match number {
+                    1 => self.look(scan, depth - 1),
+                    _ => scan.skip(),
+                }
+            })?;
+            self.empty_list |= number == 0;
+            return Ok(());
+        }
+        scan.object(|scan, key| {
+            self.key(&String::from_utf8_lossy(key));
+            if self.verdict.is_none() && matches!(&**key, b"data" | b"spans") {
+                self.look(scan, depth - 1)?;
+                // Empty, so nothing inside could tell: the query API's answer to no trace.
+                self.verdict.get_or_insert(Verdict::Is(Format::JaegerJson));
+            }
+            match self.verdict {
+                Some(_) => scan.error("decided"),
+                None => scan.skip(),
+            }
+        })
+    }
+
     /// Judges by one more key.
     fn key(&mut self, key: &str) {
         self.verdict = Some(match key {
@@ -149,69 +183,6 @@ impl Seen {
                 return;
             }
         });
-    }
-}
-
-/// Looks at keys until they decide, then ends the reading with an error.
-struct Look<'s>(&'s mut Seen);
-
-impl<'de> DeserializeSeed<'de> for Look<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Look<'_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object or array")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            self.0.key(&key);
-            if self.0.verdict.is_some() {
-                return Err(A::Error::custom("decided"));
-            }
-            if matches!(&*key, "data" | "spans") {
-                map.next_value_seed(Look(self.0))?;
-                // Empty, so nothing inside could tell: the query API's answer to no trace.
-                self.0
-                    .verdict
-                    .get_or_insert(Verdict::Is(Format::JaegerJson));
-                return Err(A::Error::custom("decided"));
-            }
-            map.next_value::<IgnoredAny>()?;
-        }
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if seq.next_element_seed(Look(self.0))?.is_none() {
-            self.0.empty_list = true;
-        }
-        if self.0.verdict.is_some() {
-            return Err(A::Error::custom("decided"));
-        }
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
     }
 }
 
@@ -241,9 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn wrong_text_and_numbers_before_the_telling_key_do_not_hide_the_format() {
+        let text = b"\xef\xbb\xbf[{\"name\":\"\xff\\ud83d\",\"\xff\":1e999,\"duration\":NaN,\
+            \"traceId\":\"1\",\"id\":\"2\"}]";
+        assert_eq!(sniff(text), Ok(Format::ZipkinJson));
+    }
+
+    #[test]
     fn what_is_not_read_is_named() {
         for (text, word) in [
-            ("", "empty"),
+            ("", "the file is empty"),
+            (" \n", "only white space, 2 bytes of it"),
             (r#"{"bool":{"should":[]}}"#, "`bool`"),
             (r#"{"TraceID":"AA=="}"#, "Cassandra"),
             (

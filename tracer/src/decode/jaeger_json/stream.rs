@@ -11,6 +11,7 @@ use firm_model::{Interner, Span};
 
 use super::{Decoder, MAX_DEPTH};
 use crate::decode::Decoded;
+use crate::decode::documents::without_mark;
 use crate::decode::scan::Scan;
 
 /// Bytes of the window; it grows when a trace is longer.
@@ -84,7 +85,8 @@ enum Then {
 
 /// Where the first trace begins.
 fn start_of_traces(text: &[u8]) -> Option<usize> {
-    let mut scan = Scan::within(text, 0..text.len());
+    let mark = text.len() - without_mark(text).len();
+    let mut scan = Scan::within(text, mark..text.len());
     for part in [&b"{"[..], b"\"data\"", b":", b"["] {
         scan.peek();
         scan.accept(part)?;
