@@ -18,6 +18,9 @@ const V2_MAX: &str = "cpu.max";
 const V2_BURST: &str = "cpu.max.burst";
 const STAT: &str = "cpu.stat";
 
+/// Names of all files that the limit writer may write and a restore may put back.
+pub(crate) const LIMIT_FILES: [&str; 3] = [V1_QUOTA, V1_PERIOD, V2_MAX];
+
 /// The least quota the kernel takes, microseconds (`min_cfs_quota_period`).
 pub const MIN_QUOTA_US: u64 = 1_000;
 /// The most we ask for, microseconds: a million cores at the longest period, far below the

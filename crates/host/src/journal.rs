@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 
 mod record;
 
+use crate::safe_open;
 use record::Record;
 pub(crate) use record::{Entry, FileBytes, Header, boot_id, load};
 
 const VERSION: u32 = 1;
-/// Lines after which the journal is written anew with one entry a file.
+/// Lines after which the journal is written anew with one entry a file, unless that would leave
+/// more than half of them.
 const COMPACT_AFTER: usize = 4096;
 
 /// The journal cannot be used.
@@ -33,7 +35,7 @@ pub enum JournalError {
         /// Why.
         source: std::io::Error,
     },
-    /// A line before the last cannot be understood.
+    /// A whole line cannot be understood.
     #[error("journal `{path}`, line {line}: {why}")]
     Line {
         /// The journal.
@@ -73,6 +75,7 @@ struct Open {
     file: fs_err::File,
     length: u64,
     lines: usize,
+    compact_after: usize,
 }
 
 impl Journal {
@@ -117,7 +120,7 @@ impl Journal {
     pub(crate) fn wants_rewrite(&self) -> bool {
         self.open
             .as_ref()
-            .is_some_and(|open| open.lines > COMPACT_AFTER)
+            .is_some_and(|open| open.lines > open.compact_after)
     }
 
     /// Replaces the journal by one that holds just these entries; an error leaves the old one.
@@ -139,20 +142,27 @@ impl Journal {
             line(&self.path, record, &mut bytes)?;
         }
         let new = self.path.with_extension("new");
-        let put = || -> std::io::Result<fs_err::File> {
-            let mut file = fs_err::File::create(&new)?;
+        let put = || -> std::io::Result<std::fs::File> {
+            // One from a crash, or a link: removed, never written through.
+            match fs_err::remove_file(&new) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = safe_open::regular(options.append(true).create_new(true), &new)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs_err::rename(&new, &self.path)?;
             sync_parent(&self.path)?;
-            fs_err::OpenOptions::new().append(true).open(&self.path)
+            Ok(file)
         };
         let file = put().map_err(io(&self.path))?;
         self.damaged = false;
         self.open = Some(Open {
-            file,
+            file: fs_err::File::from_parts(file, &self.path),
             length: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             lines: records.len(),
+            compact_after: COMPACT_AFTER.max(2 * records.len()),
         });
         Ok(())
     }

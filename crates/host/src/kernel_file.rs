@@ -30,6 +30,14 @@ pub enum KernelFileError {
         /// Why.
         source: std::io::Error,
     },
+    /// It is no file for a limit, so it is neither read nor written.
+    #[error("`{path}` is not touched: {why}")]
+    NotALimit {
+        /// The file.
+        path: PathBuf,
+        /// What tells.
+        why: String,
+    },
     /// The content is not what the kernel documents.
     #[error("`{path}` holds `{text}`, expected {expected}")]
     Format {
@@ -55,7 +63,7 @@ impl KernelFileError {
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => is_gone(source),
-            Self::Format { .. } => false,
+            Self::NotALimit { .. } | Self::Format { .. } => false,
         }
     }
 }

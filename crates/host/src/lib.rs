@@ -28,11 +28,13 @@ pub mod capability;
 pub mod cpu;
 mod journal;
 mod kernel_file;
+mod limit_file;
 pub mod limit_writer;
 pub mod mounts;
 pub mod process;
 pub mod restore;
 pub mod run_tree;
+mod safe_open;
 pub mod sched;
 pub mod state_dir;
 

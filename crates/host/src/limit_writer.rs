@@ -9,10 +9,12 @@
 //! hold what we left in it. From then on the file is theirs: it is not written any more, and not
 //! put back.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::journal::{Entry, Header, Journal, JournalError};
-use crate::kernel_file::{self, KernelFileError};
+use crate::kernel_file::KernelFileError;
+use crate::limit_file::{Content, Ground};
 use crate::restore::{self, ForeignPolicy, Outcome, RestoreReport};
 use crate::state_dir::StateLock;
 
@@ -59,6 +61,7 @@ pub struct LimitWriter {
     // Declared before the lock, which must be released last.
     journal: Journal,
     touched: Vec<Touched>,
+    ground: Ground,
     _lock: StateLock,
 }
 
@@ -68,7 +71,15 @@ impl LimitWriter {
     /// # Errors
     /// The journal there cannot be read or replaced.
     pub fn open(lock: StateLock) -> Result<(Self, RestoreReport), JournalError> {
-        let (report, left) = restore::work_off(lock.dir(), ForeignPolicy::LeaveAlone)?;
+        Self::open_on(Ground::Cgroup, lock)
+    }
+
+    /// As [`LimitWriter::open`], with limit files where they may lie.
+    pub(crate) fn open_on(
+        ground: Ground,
+        lock: StateLock,
+    ) -> Result<(Self, RestoreReport), JournalError> {
+        let (report, left) = restore::work_off(ground, lock.dir(), ForeignPolicy::LeaveAlone)?;
         let mut journal = Journal::new(lock.dir().journal(), Header::own(Path::new("/proc")));
         if !left.is_empty() {
             journal.rewrite(&left)?;
@@ -83,6 +94,7 @@ impl LimitWriter {
         let writer = Self {
             journal,
             touched,
+            ground,
             _lock: lock,
         };
         Ok((writer, report))
@@ -91,22 +103,22 @@ impl LimitWriter {
     /// Writes a value to a limit file, and returns what the file held and what it holds then.
     ///
     /// # Errors
-    /// See [`LimitError`]. Nothing was written but for a [`LimitError::File`] of the read-back.
+    /// See [`LimitError`]; a file that is no limit file of a cgroup is refused. Nothing was written but for a [`LimitError::File`] of the read-back.
     pub fn write(&mut self, path: &Path, value: &str) -> Result<Written, LimitError> {
         let path = resolve(path)?;
-        let found = kernel_file::read_bytes(&path)?;
+        let found = self.ground.read(&path)?;
         let index = self.touch(&path, &found)?;
         if self.journal.wants_rewrite() {
             let entries: Vec<Entry> = self.active().cloned().collect();
             self.journal.rewrite(&entries)?;
         }
         self.journal.writing(&path, value.as_bytes())?;
-        kernel_file::write(&path, value.as_bytes())?;
-        let effective = kernel_file::read_bytes(&path)?;
+        self.ground.write(&path, found.inode, value.as_bytes())?;
+        let effective = self.ground.read(&path)?.bytes;
         // The line before says enough if this one cannot be written.
         let _ = self.journal.effective(&path, &effective);
         let written = Written {
-            before: restore::text(&found),
+            before: restore::text(&found.bytes),
             effective: restore::text(&effective),
         };
         let entry = &mut self.touched[index].entry;
@@ -116,18 +128,18 @@ impl LimitWriter {
     }
 
     /// Index of the file's entry, journalled if it is the first touch.
-    fn touch(&mut self, path: &Path, found: &[u8]) -> Result<usize, LimitError> {
-        let inode = restore::inode(path).unwrap_or_default();
+    fn touch(&mut self, path: &Path, found: &Content) -> Result<usize, LimitError> {
+        let inode = found.inode;
         let known = self.touched.iter().position(|t| t.entry.path == path);
         if let Some(index) = known.filter(|index| self.touched[*index].entry.inode == inode) {
-            self.check_owner(index, found)?;
+            self.check_owner(index, &found.bytes)?;
             return Ok(index);
         }
         let touched = Touched {
             entry: Entry {
                 path: path.to_owned(),
                 inode,
-                original: found.to_owned(),
+                original: found.bytes.clone(),
                 written: None,
                 effective: None,
             },
@@ -189,20 +201,23 @@ impl LimitWriter {
     /// The journal cannot be removed; the limits are put back all the same.
     pub fn undo_all(&mut self) -> Result<RestoreReport, JournalError> {
         let entries: Vec<Entry> = self.active().cloned().collect();
-        let report = restore::put_back(&entries, ForeignPolicy::LeaveAlone);
+        let report = restore::put_back(self.ground, &entries, ForeignPolicy::LeaveAlone);
         let left = restore::failed_entries(entries, &report);
-        for file in &report.files {
-            let Outcome::ForeignWriter { found, .. } = &file.outcome else {
-                continue;
-            };
-            for touched in &mut self.touched {
-                if touched.entry.path == file.path {
-                    touched.foreign = Some(found.clone());
-                }
+        let foreign: HashMap<&Path, &String> = report
+            .files
+            .iter()
+            .filter_map(|file| match &file.outcome {
+                Outcome::ForeignWriter { found, .. } => Some((file.path.as_path(), found)),
+                _ => None,
+            })
+            .collect();
+        let failed: HashSet<&Path> = left.iter().map(|entry| entry.path.as_path()).collect();
+        self.touched.retain_mut(|touched| {
+            let path = touched.entry.path.as_path();
+            if let Some(found) = foreign.get(path) {
+                touched.foreign = Some((*found).clone());
             }
-        }
-        self.touched.retain(|touched| {
-            touched.foreign.is_some() || left.iter().any(|entry| entry.path == touched.entry.path)
+            touched.foreign.is_some() || failed.contains(path)
         });
         if left.is_empty() {
             self.journal.remove()?;

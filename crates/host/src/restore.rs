@@ -1,12 +1,12 @@
 //! Putting original values back: at the end of a run, and after a crash from its journal.
 
-use std::os::unix::fs::MetadataExt;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::journal::{self, Entry, Header, Journal, JournalError};
-use crate::kernel_file;
+use crate::limit_file::Ground;
 use crate::state_dir::{StateDir, StateDirError};
 
 /// What to do with a file that another writer changed since our last write.
@@ -90,12 +90,22 @@ pub enum RestoreError {
 /// # Errors
 /// The state directory is in use by a living process, or the journal cannot be used.
 pub fn restore(dir: &StateDir, policy: ForeignPolicy) -> Result<RestoreReport, RestoreError> {
+    restore_on(Ground::Cgroup, dir, policy)
+}
+
+/// As [`restore`], with limit files where they may lie.
+pub(crate) fn restore_on(
+    ground: Ground,
+    dir: &StateDir,
+    policy: ForeignPolicy,
+) -> Result<RestoreReport, RestoreError> {
     let _lock = dir.lock()?;
-    Ok(work_off(dir, policy)?.0)
+    Ok(work_off(ground, dir, policy)?.0)
 }
 
 /// As [`restore`], under a lock that the caller holds; also returns what stays in the journal.
 pub(crate) fn work_off(
+    ground: Ground,
     dir: &StateDir,
     policy: ForeignPolicy,
 ) -> Result<(RestoreReport, Vec<Entry>), JournalError> {
@@ -107,7 +117,7 @@ pub(crate) fn work_off(
     let same_boot =
         loaded.header.boot_id.is_none() || loaded.header.boot_id == journal::boot_id(proc);
     let report = if same_boot {
-        put_back(&loaded.entries, policy)
+        put_back(ground, &loaded.entries, policy)
     } else {
         // Groups live in memory: what has these names now was made since.
         RestoreReport {
@@ -133,21 +143,21 @@ pub(crate) fn work_off(
 
 /// The entries that still have to be put back.
 pub(crate) fn failed_entries(entries: Vec<Entry>, report: &RestoreReport) -> Vec<Entry> {
-    let has_failed = |path: &Path| {
-        report
-            .files
-            .iter()
-            .any(|file| file.path == path && matches!(file.outcome, Outcome::Failed { .. }))
-    };
+    let failed: HashSet<&Path> = report
+        .files
+        .iter()
+        .filter(|file| matches!(file.outcome, Outcome::Failed { .. }))
+        .map(|file| file.path.as_path())
+        .collect();
     entries
         .into_iter()
-        .filter(|entry| has_failed(&entry.path))
+        .filter(|entry| failed.contains(entry.path.as_path()))
         .collect()
 }
 
 /// Puts originals back, last touched first. A value that the kernel refuses because of a parent
 /// or child that is not yet restored is tried again after the others, as long as that helps.
-pub(crate) fn put_back(entries: &[Entry], policy: ForeignPolicy) -> RestoreReport {
+pub(crate) fn put_back(ground: Ground, entries: &[Entry], policy: ForeignPolicy) -> RestoreReport {
     let mut report = RestoreReport::default();
     let mut pending: Vec<(&Entry, Option<String>)> =
         entries.iter().rev().map(|entry| (entry, None)).collect();
@@ -155,7 +165,7 @@ pub(crate) fn put_back(entries: &[Entry], policy: ForeignPolicy) -> RestoreRepor
         let before = pending.len();
         let mut refused = Vec::new();
         for (entry, _) in pending {
-            match put_back_one(entry, policy) {
+            match put_back_one(ground, entry, policy) {
                 Step::Done(outcome) => report.files.push(Restored {
                     path: entry.path.clone(),
                     outcome,
@@ -184,14 +194,14 @@ enum Step {
     Refused(String),
 }
 
-fn put_back_one(entry: &Entry, policy: ForeignPolicy) -> Step {
+fn put_back_one(ground: Ground, entry: &Entry, policy: ForeignPolicy) -> Step {
     let failed = |why: String| Step::Done(Outcome::Failed { why });
-    let found = match kernel_file::read_bytes(&entry.path) {
-        Ok(bytes) => bytes,
+    let (found, inode) = match ground.read(&entry.path) {
+        Ok(content) => (content.bytes, content.inode),
         Err(error) if error.is_gone() => return Step::Done(Outcome::Vanished),
         Err(error) => return failed(describe(&error)),
     };
-    if inode(&entry.path) != Some(entry.inode) {
+    if inode != entry.inode {
         // A group of the same name, made anew.
         return Step::Done(Outcome::Vanished);
     }
@@ -206,7 +216,7 @@ fn put_back_one(entry: &Entry, policy: ForeignPolicy) -> Step {
             original: text(&entry.original),
         });
     }
-    if let Err(error) = kernel_file::write(&entry.path, &entry.original) {
+    if let Err(error) = ground.write(&entry.path, inode, &entry.original) {
         let why = describe(&error);
         return if error.is_refused_value() {
             Step::Refused(why)
@@ -216,9 +226,9 @@ fn put_back_one(entry: &Entry, policy: ForeignPolicy) -> Step {
             failed(why)
         };
     }
-    match kernel_file::read_bytes(&entry.path) {
-        Ok(now) if now == entry.original => Step::Done(Outcome::Restored),
-        Ok(now) => failed(format!("reads `{}` after the write", text(&now))),
+    match ground.read(&entry.path) {
+        Ok(now) if now.bytes == entry.original => Step::Done(Outcome::Restored),
+        Ok(now) => failed(format!("reads `{}` after the write", text(&now.bytes))),
         Err(error) => failed(describe(&error)),
     }
 }
@@ -229,10 +239,6 @@ fn is_ours(entry: &Entry, found: &[u8]) -> bool {
         .into_iter()
         .flatten()
         .any(|ours| ours.trim_ascii() == found.trim_ascii())
-}
-
-pub(crate) fn inode(path: &Path) -> Option<u64> {
-    fs_err::metadata(path).ok().map(|meta| meta.ino())
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

@@ -1,10 +1,20 @@
 //! The one directory that holds what must outlive the program: lock, journal, event log.
 
-use std::io::{Read, Seek, Write};
+use std::fs::OpenOptions;
+use std::io::{Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+
+use crate::safe_open;
+
+/// Permission to write for the group and for others.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Of the lock file, which holds one process id.
+const LONGEST_LOCK: u64 = 64;
 
 /// The state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -17,17 +27,53 @@ pub enum StateDirError {
         /// Why.
         source: std::io::Error,
     },
+    /// Somebody else owns it, and could have put anything there.
+    #[error(
+        "state directory `{path}` belongs to user {owner}, and this program runs as user {user}; \
+         hint: give a directory of your own with `--state-dir`"
+    )]
+    NotOwned {
+        /// The directory.
+        path: PathBuf,
+        /// Id of the user that it belongs to.
+        owner: u32,
+        /// Id of the user that this program runs as.
+        user: u32,
+    },
+    /// Somebody else could put anything there.
+    #[error(
+        "state directory `{path}` can be written by others (mode {mode:04o}); \
+         hint: give a directory of your own with `--state-dir`, or take that permission away \
+         (`chmod go-w`) if nobody else has used it"
+    )]
+    Writable {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// Another program holds it.
-    #[error("state directory `{path}` is in use by process {owner}; hint: end that process first")]
+    #[error(
+        "state directory `{path}` is in use by {}; hint: end that process first",
+        process(*.owner)
+    )]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// Id of the process that holds the lock, or `?`.
-        owner: String,
+        /// Id of the process that holds the lock. Not known for a moment after it was taken, nor
+        /// if the process cannot be seen from here.
+        owner: Option<u32>,
     },
     /// Neither of the directories that it could lie in is known.
     #[error("no place for the state directory; hint: give one with `--state-dir`")]
     NoHome,
+}
+
+fn process(id: Option<u32>) -> String {
+    id.map_or_else(
+        || "another process".to_owned(),
+        |id| format!("process {id}"),
+    )
 }
 
 /// A state directory.
@@ -60,15 +106,35 @@ impl StateDir {
             .ok_or(StateDirError::NoHome)
     }
 
-    /// Opens the directory, making it where it is missing.
+    /// Opens the directory, making it where it is missing, for its owner alone.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be made, belongs to another user, or can be written by others.
     pub fn open(path: &Path) -> Result<Self, StateDirError> {
-        fs_err::create_dir_all(path).map_err(|source| StateDirError::Io {
+        let io = |source| StateDirError::Io {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(io)?;
+        let found = fs_err::metadata(path).map_err(io)?;
+        let user = geteuid().as_raw();
+        if found.uid() != user {
+            return Err(StateDirError::NotOwned {
+                path: path.to_owned(),
+                owner: found.uid(),
+                user,
+            });
+        }
+        if found.mode() & WRITABLE_BY_OTHERS != 0 {
+            return Err(StateDirError::Writable {
+                path: path.to_owned(),
+                mode: found.mode() & 0o7777,
+            });
+        }
         Ok(Self {
             path: path.to_owned(),
         })
@@ -101,13 +167,9 @@ impl StateDir {
             path: self.path.clone(),
             source,
         };
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path.join("lock"))
-            .map_err(io)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = safe_open::regular(&mut options, &self.path.join("lock")).map_err(io)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut lock) => {
                 // The id is for messages only, and a full disk must not stop a restore.
@@ -119,21 +181,22 @@ impl StateDir {
                     _lock: lock,
                 })
             }
-            Err((mut file, Errno::EWOULDBLOCK)) => {
-                let mut owner = String::new();
-                let read = file.rewind().and_then(|()| file.read_to_string(&mut owner));
-                let owner = match read {
-                    Ok(_) if !owner.trim().is_empty() => owner.trim().to_owned(),
-                    _ => "?".to_owned(),
-                };
-                Err(StateDirError::Locked {
-                    path: self.path.clone(),
-                    owner,
-                })
-            }
+            Err((file, Errno::EWOULDBLOCK)) => Err(StateDirError::Locked {
+                path: self.path.clone(),
+                owner: owner(file),
+            }),
             Err((_, errno)) => Err(io(errno.into())),
         }
     }
+}
+
+/// The process that a lock file names, if it lives: one that has just taken the lock has yet to
+/// write its id over that of the holder before it.
+fn owner(mut file: std::fs::File) -> Option<u32> {
+    file.rewind().ok()?;
+    let bytes = safe_open::read_at_most(&file, LONGEST_LOCK).ok()?;
+    let id = std::str::from_utf8(&bytes).ok()?.trim().parse().ok()?;
+    crate::process::start_time(Path::new("/proc"), id).map(|_| id)
 }
 
 /// Holds a state directory for this process.
@@ -181,5 +244,69 @@ mod tests {
         );
         drop(first);
         dir.lock().unwrap();
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs_err::set_permissions(path, mode).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_was_used() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("made");
+        StateDir::open(&path).unwrap();
+        let mode = fs_err::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        for mode in [0o720, 0o702, 0o1777] {
+            set_mode(&path, mode);
+            let why = StateDir::open(&path).unwrap_err().to_string();
+            assert!(why.contains(&format!("(mode {mode:04o}); hint:")), "{why}");
+        }
+        set_mode(&path, 0o755);
+        StateDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_another_user_was_used() {
+        let temp = tempfile::tempdir().unwrap();
+        let own = geteuid();
+        // The superuser can give a directory away; for everyone else, `/` is another's.
+        let path = if own.is_root() {
+            let other = nix::unistd::Uid::from_raw(65_534);
+            nix::unistd::chown(temp.path(), Some(other), None).unwrap();
+            temp.path()
+        } else {
+            Path::new("/")
+        };
+        let error = StateDir::open(path).unwrap_err();
+        assert!(
+            matches!(error, StateDirError::NotOwned { user, .. } if user == own.as_raw()),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_link_for_a_lock_truncated_what_it_led_to() {
+        let temp = tempfile::tempdir().unwrap();
+        let victim = temp.path().join("victim");
+        fs_err::write(&victim, "hello owner").unwrap();
+        let dir = StateDir::open(&temp.path().join("state")).unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join("lock")).unwrap();
+        assert!(matches!(dir.lock(), Err(StateDirError::Io { .. })));
+        assert_eq!(fs_err::read_to_string(&victim).unwrap(), "hello owner");
+    }
+
+    #[test]
+    fn a_holder_that_has_not_written_its_id_was_called_a_question_mark() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(temp.path()).unwrap();
+        let _held = dir.lock().unwrap();
+        // Empty, left by a dead holder (ids end below 2^22), and no id at all.
+        for text in ["", "4194305\n", "no id"] {
+            fs_err::write(dir.path().join("lock"), text).unwrap();
+            let why = dir.lock().unwrap_err().to_string();
+            assert!(why.contains("in use by another process; hint:"), "{why}");
+        }
     }
 }

@@ -11,10 +11,12 @@
 //! not depend on it, they have a journal of their own.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use firm_model::Event;
+use fs_err::os::unix::fs::OpenOptionsExt;
+use nix::fcntl::OFlag;
 use serde::Deserialize;
 
 const VERSION: u32 = 1;
@@ -86,12 +88,8 @@ impl EventLog {
     /// It cannot be read or written, or is no event log of this version.
     pub fn open(path: &Path) -> Result<Self, EventLogError> {
         let io = io(path);
-        let file = fs_err::OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .open(path)
-            .map_err(&io)?;
+        let mut options = fs_err::OpenOptions::new();
+        let file = regular(options.create(true).read(true).append(true), path).map_err(&io)?;
         let mut reader = EventReader::new(path, BufReader::new(file.file()));
         let (length, ids) = match reader.skip_header() {
             Ok(true) => {
@@ -187,7 +185,7 @@ impl EventReader<BufReader<fs_err::File>> {
     /// # Errors
     /// It cannot be read, or is no event log of this version.
     pub fn open(path: &Path) -> Result<Self, EventLogError> {
-        let file = fs_err::File::open(path).map_err(io(path))?;
+        let file = regular(fs_err::OpenOptions::new().read(true), path).map_err(io(path))?;
         let mut reader = Self::new(path, BufReader::new(file));
         reader.skip_header()?;
         Ok(reader)
@@ -263,6 +261,20 @@ impl<R: BufRead> Iterator for EventReader<R> {
                 Some(Err(error))
             }
         }
+    }
+}
+
+/// Opens a regular file: a link at the end of `path` is not followed, and a FIFO not waited for.
+fn regular(options: &mut fs_err::OpenOptions, path: &Path) -> std::io::Result<fs_err::File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = options.custom_flags(flags.bits()).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ))
     }
 }
 
@@ -385,6 +397,26 @@ mod tests {
         fs_err::write(&path, "{\"firm_events\":2}\n").unwrap();
         let error = EventLog::open(&path).unwrap_err();
         assert!(matches!(error, EventLogError::Version { found: 2, .. }));
+    }
+
+    #[test]
+    fn links_and_fifos_for_logs_were_followed_and_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs_err::write(&victim, "").unwrap();
+        let path = dir.path().join("events.jsonl");
+        let refused = || {
+            let wrong = |error| matches!(error, EventLogError::Io { .. });
+            EventLog::open(&path).is_err_and(wrong) && EventReader::open(&path).is_err_and(wrong)
+        };
+        for target in [victim.as_path(), Path::new("/dev/zero")] {
+            fs_err::os::unix::fs::symlink(target, &path).unwrap();
+            assert!(refused());
+            fs_err::remove_file(&path).unwrap();
+        }
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(refused());
+        assert_eq!(fs_err::read(&victim).unwrap(), b"");
     }
 
     proptest! {

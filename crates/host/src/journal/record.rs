@@ -1,5 +1,7 @@
 //! The lines of a journal, and reading them.
 
+use std::collections::HashMap;
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{JournalError, VERSION, io};
 use crate::process::ProcessIdentity;
+use crate::safe_open;
+
+/// Far more than any journal holds, and little enough to be read at once.
+const LONGEST: u64 = 64 << 20;
 
 /// Bytes of a kernel file: text where they are text, a list of numbers else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,10 +113,14 @@ pub(crate) struct Loaded {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Reads a journal; `None` where there is none. A last line that is torn is passed over: what it
-/// announced was not done.
+/// Reads a journal; `None` where there is none. What follows the last newline is torn and passed
+/// over: what it announced was not done.
 pub(crate) fn load(path: &Path) -> Result<Option<Loaded>, JournalError> {
-    let bytes = match fs_err::read(path) {
+    let read = || {
+        let file = safe_open::regular(OpenOptions::new().read(true), path)?;
+        safe_open::read_at_most(&file, LONGEST)
+    };
+    let bytes = match read() {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(io(path)(source)),
@@ -121,19 +131,13 @@ pub(crate) fn load(path: &Path) -> Result<Option<Loaded>, JournalError> {
         why,
     };
     let mut header = None;
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut lines = bytes
+    let mut entries = Entries::default();
+    let lines = bytes
         .split_inclusive(|byte| *byte == b'\n')
-        .enumerate()
-        .peekable();
-    while let Some((index, line)) = lines.next() {
-        let is_last = lines.peek().is_none();
-        let record = match serde_json::from_slice::<Record>(line) {
-            Ok(record) if line.ends_with(b"\n") => record,
-            _ if is_last => break,
-            Ok(_) => break,
-            Err(error) => return Err(wrong(index + 1, error.to_string())),
-        };
+        .filter(|line| line.ends_with(b"\n"));
+    for (index, line) in lines.enumerate() {
+        let record = serde_json::from_slice::<Record>(line)
+            .map_err(|error| wrong(index + 1, error.to_string()))?;
         match record {
             Record::Header(found) if found.version == VERSION => header = Some(found),
             Record::Header(found) => {
@@ -142,44 +146,72 @@ pub(crate) fn load(path: &Path) -> Result<Option<Loaded>, JournalError> {
                     found: found.version,
                 });
             }
-            other => apply(&mut entries, other),
+            _ if header.is_none() => {
+                return Err(wrong(index + 1, "no header before it".to_owned()));
+            }
+            other => entries.apply(other),
         }
     }
-    match header {
-        Some(header) => Ok(Some(Loaded { header, entries })),
-        // The header is written and synced before anything else, so nothing was touched.
-        None if entries.is_empty() => Ok(None),
-        None => Err(wrong(1, "no header".to_owned())),
-    }
+    // The header is written and synced before anything else: without one, nothing was touched.
+    Ok(header.map(|header| Loaded {
+        header,
+        entries: entries.in_order(),
+    }))
 }
 
-fn apply(entries: &mut Vec<Entry>, record: Record) {
-    match record {
-        Record::Header(_) => {}
-        Record::Touch {
-            path,
-            inode,
-            original,
-        } => {
-            entries.retain(|entry| entry.path != path);
-            entries.push(Entry {
+/// Entries while they are read. A file touched again takes its place at the end.
+#[derive(Default)]
+struct Entries {
+    slots: Vec<Option<Entry>>,
+    by_path: HashMap<PathBuf, usize>,
+}
+
+impl Entries {
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Header(_) => {}
+            Record::Touch {
                 path,
                 inode,
-                original: original.0,
-                written: None,
-                effective: None,
-            });
-        }
-        Record::Write { path, value } => {
-            if let Some(entry) = entries.iter_mut().find(|entry| entry.path == path) {
-                entry.written = Some(value.0);
+                original,
+            } => {
+                self.remove(&path);
+                self.by_path.insert(path.clone(), self.slots.len());
+                self.slots.push(Some(Entry {
+                    path,
+                    inode,
+                    original: original.0,
+                    written: None,
+                    effective: None,
+                }));
             }
-        }
-        Record::Effective { path, value } => {
-            if let Some(entry) = entries.iter_mut().find(|entry| entry.path == path) {
-                entry.effective = Some(value.0);
+            Record::Write { path, value } => {
+                if let Some(entry) = self.get(&path) {
+                    entry.written = Some(value.0);
+                }
             }
+            Record::Effective { path, value } => {
+                if let Some(entry) = self.get(&path) {
+                    entry.effective = Some(value.0);
+                }
+            }
+            Record::Left { path } => self.remove(&path),
         }
-        Record::Left { path } => entries.retain(|entry| entry.path != path),
+    }
+
+    fn get(&mut self, path: &Path) -> Option<&mut Entry> {
+        let slot = *self.by_path.get(path)?;
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    fn remove(&mut self, path: &Path) {
+        let slot = self.by_path.remove(path);
+        if let Some(slot) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+            *slot = None;
+        }
+    }
+
+    fn in_order(self) -> Vec<Entry> {
+        self.slots.into_iter().flatten().collect()
     }
 }

@@ -1,7 +1,7 @@
 //! On plain files: the bookkeeping. What the kernel does with limits is in `tests/kernel.rs`.
 
 use super::*;
-use crate::restore::{Restored, restore};
+use crate::restore::{RestoreError, Restored, restore_on};
 use crate::state_dir::StateDir;
 
 /// A plain file is not truncated by a write as a kernel file is, so all values have one length.
@@ -19,7 +19,9 @@ fn bench(contents: &[&str]) -> Bench {
     let temp = tempfile::tempdir().unwrap();
     let state = StateDir::open(&temp.path().join("state")).unwrap();
     let files = contents.iter().enumerate().map(|(index, text)| {
-        let path = temp.path().join(format!("limit-{index}"));
+        let group = temp.path().join(format!("group-{index}"));
+        fs_err::create_dir(&group).unwrap();
+        let path = group.join("cpu.max");
         fs_err::write(&path, padded(text)).unwrap();
         path
     });
@@ -32,7 +34,13 @@ fn bench(contents: &[&str]) -> Bench {
 
 impl Bench {
     fn writer(&self) -> LimitWriter {
-        LimitWriter::open(self.state.lock().unwrap()).unwrap().0
+        LimitWriter::open_on(Ground::Any, self.state.lock().unwrap())
+            .unwrap()
+            .0
+    }
+
+    fn restore(&self, policy: ForeignPolicy) -> Result<RestoreReport, RestoreError> {
+        restore_on(Ground::Any, &self.state, policy)
     }
 
     fn read(&self, index: usize) -> String {
@@ -119,7 +127,7 @@ fn after_a_reboot_there_is_nothing_to_restore() {
     fs_err::write(bench.state.journal(), journal.replace(&boot, "another")).unwrap();
     // A group of the same name, made since, that happens to hold what we had written.
     fs_err::write(&bench.files[0], padded("5000")).unwrap();
-    let report = restore(&bench.state, ForeignPolicy::LeaveAlone).unwrap();
+    let report = bench.restore(ForeignPolicy::LeaveAlone).unwrap();
     assert_eq!(report.files[0].outcome, Outcome::Vanished);
     assert_eq!(bench.read(0), "5000");
     assert!(!bench.state.journal().exists());
@@ -134,7 +142,7 @@ fn overwriting_a_foreign_value_is_a_choice() {
     drop(writer);
     fs_err::write(bench.state.journal(), journal).unwrap();
     fs_err::write(&bench.files[0], padded("9999")).unwrap();
-    let report = restore(&bench.state, ForeignPolicy::Overwrite).unwrap();
+    let report = bench.restore(ForeignPolicy::Overwrite).unwrap();
     assert_eq!(report.files[0].outcome, Outcome::Restored);
     assert_eq!(bench.read(0), "-1");
 }
@@ -144,7 +152,7 @@ fn the_next_writer_needs_the_lock() {
     let bench = bench(&["-1"]);
     let mut writer = bench.writer();
     writer.write(&bench.files[0], &padded("5000")).unwrap();
-    let error = restore(&bench.state, ForeignPolicy::LeaveAlone).unwrap_err();
+    let error = bench.restore(ForeignPolicy::LeaveAlone).unwrap_err();
     assert!(
         error.to_string().contains("hint: end that process first"),
         "{error}"
@@ -166,7 +174,7 @@ fn a_journal_left_behind_is_worked_off() {
     fs_err::write(&bench.files[0], padded("5000")).unwrap();
     fs_err::write(&bench.files[1], padded("9999")).unwrap();
     fs_err::remove_file(&bench.files[2]).unwrap();
-    let report = restore(&bench.state, ForeignPolicy::LeaveAlone).unwrap();
+    let report = bench.restore(ForeignPolicy::LeaveAlone).unwrap();
     let outcome = |index: usize| {
         let file = report.files.iter().find(|f| f.path == bench.files[index]);
         file.unwrap().outcome.clone()
@@ -180,12 +188,7 @@ fn a_journal_left_behind_is_worked_off() {
         ("-1", "9999")
     );
     assert!(!bench.state.journal().exists());
-    assert_eq!(
-        restore(&bench.state, ForeignPolicy::LeaveAlone)
-            .unwrap()
-            .files,
-        []
-    );
+    assert_eq!(bench.restore(ForeignPolicy::LeaveAlone).unwrap().files, []);
 }
 
 #[test]
@@ -204,4 +207,116 @@ fn a_long_run_keeps_a_short_journal() {
     assert!(lines < 5_000, "{lines} lines");
     writer.undo_all().unwrap();
     assert_eq!(bench.read(0), "-1");
+}
+
+/// A journal of this boot that says of a file that it held `FORGED` and was given its content.
+fn forge(state: &StateDir, file: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let boot = crate::journal::boot_id(Path::new("/proc")).unwrap();
+    let content = fs_err::read_to_string(file).unwrap();
+    let inode = fs_err::metadata(file).unwrap().ino();
+    let lines = [
+        serde_json::json!({"header": {"version": 1, "owner": null, "boot_id": boot}}),
+        serde_json::json!({"touch": {"path": file, "inode": inode, "original": "FORGED\n"}}),
+        serde_json::json!({"write": {"path": file, "value": content}}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs_err::write(state.journal(), text).unwrap();
+}
+
+fn failed(report: &RestoreReport) -> &str {
+    match &report.files[..] {
+        [
+            Restored {
+                outcome: Outcome::Failed { why },
+                ..
+            },
+        ] => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_forged_journal_overwrote_any_file() {
+    let bench = bench(&["hello owner"]);
+    let misnamed = bench.files[0].with_file_name("victim");
+    fs_err::copy(&bench.files[0], &misnamed).unwrap();
+    let link = bench.files[0].with_file_name("cpu.cfs_quota_us");
+    std::os::unix::fs::symlink(&misnamed, &link).unwrap();
+    let policies = [ForeignPolicy::LeaveAlone, ForeignPolicy::Overwrite];
+    for policy in policies {
+        // Named as a limit file, and not on a cgroup file system.
+        forge(&bench.state, &bench.files[0]);
+        let report = crate::restore::restore(&bench.state, policy).unwrap();
+        let why = failed(&report);
+        assert!(why.contains("not on a cgroup file system"), "{why}");
+        assert!(!report.is_complete());
+        assert!(bench.state.journal().exists(), "it stays to be looked at");
+
+        let (writer, report) = LimitWriter::open(bench.state.lock().unwrap()).unwrap();
+        assert!(!report.is_complete());
+        drop(writer);
+        assert_eq!(bench.read(0), "hello owner");
+
+        // On the right ground, and misnamed; or named right, and a link.
+        forge(&bench.state, &misnamed);
+        let why = failed(&bench.restore(policy).unwrap()).to_owned();
+        assert!(why.contains("its name is none of"), "{why}");
+        forge(&bench.state, &link);
+        let why = failed(&bench.restore(policy).unwrap()).to_owned();
+        assert!(why.contains("symbolic link"), "{why}");
+    }
+    let text = fs_err::read_to_string(&misnamed).unwrap();
+    assert_eq!(text.trim_end(), "hello owner");
+}
+
+#[test]
+fn the_writer_wrote_files_that_are_no_limits() {
+    let bench = bench(&["hello owner"]);
+    let (mut writer, _) = LimitWriter::open(bench.state.lock().unwrap()).unwrap();
+    let error = writer.write(&bench.files[0], "1 100000").unwrap_err();
+    assert!(
+        matches!(error, LimitError::File(KernelFileError::NotALimit { .. })),
+        "{error}"
+    );
+    assert_eq!(bench.read(0), "hello owner");
+    assert!(!bench.state.journal().exists());
+}
+
+#[test]
+fn many_files_are_put_back() {
+    let bench = bench(&["-1"]);
+    let top = bench.files[0].parent().unwrap();
+    let mut writer = bench.writer();
+    let files: Vec<PathBuf> = (0..300)
+        .map(|index| {
+            let group = top.join(index.to_string());
+            fs_err::create_dir(&group).unwrap();
+            let file = group.join("cpu.max");
+            fs_err::write(&file, padded(&index.to_string())).unwrap();
+            writer.write(&file, &padded("5000")).unwrap();
+            file
+        })
+        .collect();
+    // One is another's and one cannot be put back: each is told from the rest.
+    fs_err::write(&files[7], padded("9999")).unwrap();
+    fs_err::remove_file(&files[8]).unwrap();
+    fs_err::create_dir(&files[8]).unwrap();
+    let report = writer.undo_all().unwrap();
+    assert_eq!(report.files.len(), files.len());
+    for file in &report.files {
+        let index = files.iter().position(|path| *path == file.path).unwrap();
+        match index {
+            7 => assert!(matches!(file.outcome, Outcome::ForeignWriter { .. })),
+            8 => assert!(matches!(file.outcome, Outcome::Failed { .. })),
+            _ => assert_eq!(file.outcome, Outcome::Restored),
+        }
+    }
+    assert!(writer.is_foreign(&files[7]) && !writer.is_foreign(&files[9]));
+    let left = crate::journal::load(&bench.state.journal())
+        .unwrap()
+        .unwrap()
+        .entries;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].path, files[8]);
 }

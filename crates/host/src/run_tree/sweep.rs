@@ -1,5 +1,6 @@
 //! Names of runs, and removing what dead runs left.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::remove::{child_groups, remove_tree};
@@ -68,7 +69,9 @@ fn parse_run_name(prefix: &str, name: &str) -> Option<(ProcessIdentity, u64)> {
 
 /// Process ids mean something only within their namespace, so it is part of a run's name.
 pub(super) fn pid_namespace() -> Option<u64> {
-    crate::restore::inode(&Path::new(PROC).join("self/ns/pid"))
+    fs_err::metadata(Path::new(PROC).join("self/ns/pid"))
+        .ok()
+        .map(|meta| meta.ino())
 }
 
 #[cfg(test)]

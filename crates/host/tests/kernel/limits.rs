@@ -251,7 +251,7 @@ impl Drop for SmallDisk {
 
 pub(crate) fn full_disk_refuses_the_write() {
     let temp = tempfile::tempdir().unwrap();
-    let size = Some("size=64k");
+    let size = Some("size=64k,mode=700");
     if let Err(why) = mount(
         Some("none"),
         temp.path(),
