@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use firm_lab::analyze::MAX_THREADS;
 use firm_model::PathRule;
 
 use crate::output::Form;
@@ -131,8 +132,8 @@ pub(crate) struct AnalyzeArguments {
     #[arg(long, default_value_t = PathRule::Firm)]
     pub(crate) rule: PathRule,
 
-    /// Threads for the analysis [default: one a processor].
-    #[arg(long, value_name = "N")]
+    /// Threads for the analysis, 1 to 1024 [default: one a processor].
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Print one JSON line a trace with the sections of its critical path, instead of a report.
@@ -204,6 +205,13 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "expected a time with a unit, like `500ms` or `35s`".to_owned())
 }
 
+fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text.parse::<NonZeroUsize>().ok();
+    threads
+        .filter(|threads| threads.get() <= MAX_THREADS)
+        .ok_or_else(|| format!("expected a number from 1 to {MAX_THREADS}"))
+}
+
 fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
     let wrong = || "expected `FIRST..LAST`, like `1..10`".to_owned();
     let (first, last) = text.split_once("..").ok_or_else(wrong)?;
@@ -226,10 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn durations_need_units_and_seeds_an_order() {
+    fn durations_need_units_threads_a_bound_and_seeds_an_order() {
         assert_eq!(parse_duration("35s"), Ok(Duration::from_secs(35)));
         assert!(parse_duration("35").is_err());
         assert!(parse_duration("NaN").is_err());
+        assert_eq!(parse_threads("1024").map(NonZeroUsize::get), Ok(1024));
+        for wrong in ["0", "1025", "18446744073709551615", "-1", "x"] {
+            assert!(parse_threads(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(parse_seeds("1..10"), Ok((1, 10)));
         assert!(parse_seeds("10..1").is_err());
         assert!(parse_seeds("x").is_err());

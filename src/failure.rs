@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use firm_config::Problems;
+use firm_model::text::shown_lines;
 
 /// Wrong usage or configuration, as `sysexits.h` numbers it.
 const EX_USAGE: u8 = 64;
@@ -42,7 +43,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints the chain of an error and its hint, and gives the exit code.
+/// Prints the chain of an error and its hint, fit for a terminal, and gives the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -50,14 +51,15 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let mut stderr = io::stderr().lock();
     if let Some(problems) = error.downcast_ref::<Problems>() {
         // Nobody to tell if this fails.
-        let _ = writeln!(stderr, "{problems}");
+        let _ = writeln!(stderr, "{}", shown_lines(&problems.to_string()));
         return ExitCode::from(EX_USAGE);
     }
     let text = format!("{error:#}");
+    let text = shown_lines(&text);
     // The library's errors carry their hint at the end.
     let (message, hint) = match text.split_once("; hint: ") {
         Some((message, hint)) => (message, Some(hint)),
-        None => (text.as_str(), None),
+        None => (&*text, None),
     };
     let _ = writeln!(stderr, "error: {message}");
     if let Some(hint) = hint {
@@ -67,7 +69,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         .chain()
         .find_map(|cause| cause.downcast_ref::<Hinted>())
     {
-        let _ = writeln!(stderr, "\nhint: {}", hinted.hint);
+        let _ = writeln!(stderr, "\nhint: {}", shown_lines(&hinted.hint));
     }
     if error.chain().any(|cause| cause.is::<WrongUsage>()) {
         return ExitCode::from(EX_USAGE);

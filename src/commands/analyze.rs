@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use firm_lab::analyze::{AnalyzeReport, analyze_in, per_trace};
+use firm_model::text::{shown, shown_name};
 use firm_model::{Interner, Span};
 use firm_tracer::file::{FileError, FileReport, read_path};
 use serde::Serialize;
@@ -75,9 +76,9 @@ fn read(paths: &[PathBuf], names: &Interner) -> anyhow::Result<(Vec<Span>, Vec<F
     }
     if spans.is_empty() && !paths.is_empty() {
         let failed = reports.iter().flat_map(|report| &report.failed);
-        let why: Vec<String> = failed.map(ToString::to_string).collect();
+        let why: Vec<String> = failed.map(shown_name).collect();
         let why = if why.is_empty() {
-            let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            let paths: Vec<String> = paths.iter().map(|p| shown_name(&p.display())).collect();
             format!("no spans in {}", paths.join(", "))
         } else {
             why.join("\n")
@@ -110,13 +111,14 @@ fn print_traces(
     Ok(out.flush()?)
 }
 
-/// One line a file that needs one: what was left out of it, and those that gave nothing.
+/// One line a file that needs one, fit for a terminal: what was left out of it, and those that
+/// gave nothing.
 fn remarks(report: &FileReport) -> Vec<String> {
     let mut lines = Vec::new();
     for file in &report.files {
-        let path = file.path.display();
+        let path = shown_name(&file.path.display());
         if let Some(damage) = &file.damage {
-            lines.push(format!("{path}: read only in part: {damage}"));
+            lines.push(format!("{path}: read only in part: {}", shown(damage)));
         }
         let decoded = &file.decoded;
         if decoded.rejected.total() > 0 {
@@ -127,6 +129,6 @@ fn remarks(report: &FileReport) -> Vec<String> {
         }
     }
     let failed = report.failed.iter();
-    lines.extend(failed.map(|failed| format!("not used: {failed}")));
+    lines.extend(failed.map(|failed| format!("not used: {}", shown_name(failed))));
     lines
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use firm_config::{Document, Problem, Problems};
 use firm_injector::Campaign;
 use firm_lab::settings::Settings;
+use firm_model::text::shown_name;
 use firm_testbed::Topology;
 
 use crate::cli::CheckArguments;
@@ -14,7 +15,7 @@ use crate::output;
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     for path in &arguments.files {
-        let file = path.display().to_string();
+        let file = shown_name(&path.display());
         let checked = read(path, &file).and_then(|text| check(&file, &text));
         match checked {
             Ok(what) => output::line(format_args!("{file}: {what}, no problems"))?,

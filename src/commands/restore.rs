@@ -5,6 +5,7 @@ use std::path::Path;
 use firm_host::restore::{ForeignPolicy, Outcome};
 use firm_host::{Mounts, StateDir, SweepReport, restore, sweep};
 use firm_lab::demo::GROUP_PREFIX;
+use firm_model::text::shown;
 use serde::Serialize;
 
 use super::state_dir;
@@ -77,13 +78,14 @@ fn print(report: &Report) -> anyhow::Result<()> {
             ),
             Outcome::Failed { why } => format!("failed: {why}"),
         };
-        output::line(format_args!("{}: {became}", file.path.display()))?;
+        let words = format!("{}: {became}", file.path.display());
+        output::line(shown(&words))?;
     }
     for group in &report.groups_removed {
-        output::line(format_args!("{group}: removed"))?;
+        output::line(format_args!("{}: removed", shown(group)))?;
     }
     for group in &report.groups_left {
-        output::line(format_args!("{group}: left, its run is alive"))?;
+        output::line(format_args!("{}: left, its run is alive", shown(group)))?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use firm_lab::demo::event::Status;
 use firm_lab::demo::{DemoEvent, Plan};
 use firm_model::Latency;
+use firm_model::text::shown_name;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::words;
@@ -61,7 +62,8 @@ impl Live {
             DemoEvent::Finding(finding) => {
                 if let Some(culprit) = finding.culprits.first() {
                     let lacks = words::lacks(culprit.verdict);
-                    let message = format!("culprit   {} lacks {lacks}", culprit.instance);
+                    let name = shown_name(&culprit.instance);
+                    let message = format!("culprit   {name} lacks {lacks}");
                     self.blame.set_message(message);
                 }
             }
@@ -91,7 +93,13 @@ impl Live {
         let changed: Vec<String> = status
             .changed
             .iter()
-            .map(|limit| format!("{} {}", limit.instance, words::limit(limit.cpu)))
+            .map(|limit| {
+                format!(
+                    "{} {}",
+                    shown_name(&limit.instance),
+                    words::limit(limit.cpu)
+                )
+            })
             .collect();
         let limits = if changed.is_empty() {
             "as they were".to_owned()

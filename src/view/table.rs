@@ -3,6 +3,7 @@
 use comfy_table::{Table, presets};
 use firm_lab::demo::RunReport;
 use firm_lab::demo::report::{Budget, Times};
+use firm_model::text::shown_name;
 use firm_model::{Latency, Timestamp};
 
 use super::words;
@@ -31,7 +32,8 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
             .map_or_else(|| "?".to_owned(), |share| format!("{share:.2}"));
         format!(
             "{}, CPU {:.2} of a core (achieved {achieved})",
-            run.target, run.asked
+            shown_name(&run.target),
+            run.asked
         )
     });
     row("injected at", &|run| {
@@ -48,6 +50,7 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
     row("culprit", &|run| match (&run.culprit, run.verdict) {
         (Some(culprit), Some(verdict)) => {
             let right = if run.culprit_right { "right" } else { "wrong" };
+            let culprit = shown_name(culprit);
             format!("{culprit} lacks {} ({right})", words::lacks(verdict))
         }
         _ => "nobody".to_owned(),
@@ -57,7 +60,7 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
             || "none".to_owned(),
             |action| {
                 let (from, to) = (words::limit(action.from), words::limit(action.to));
-                format!("{} {from} to {to}", action.instance)
+                format!("{} {from} to {to}", shown_name(&action.instance))
             },
         )
     });
@@ -147,12 +150,12 @@ pub(crate) fn seeds(runs: &[(RunReport, RunReport)]) -> String {
         let fewer = without.violations as f64 / run.violations.max(1) as f64;
         let culprit = match (&run.culprit, run.culprit_right) {
             (Some(_), true) => "right".to_owned(),
-            (Some(other), false) => format!("wrong: {other}"),
+            (Some(other), false) => format!("wrong: {}", shown_name(other)),
             (None, _) => "nobody".to_owned(),
         };
         table.add_row([
             run.seed.to_string(),
-            run.target.to_string(),
+            shown_name(&run.target),
             culprit,
             cell(Times::seconds(injected, times.violated)),
             cell(Times::seconds(injected, times.named)),

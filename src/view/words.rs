@@ -2,6 +2,7 @@
 
 use firm_lab::demo::DemoEvent;
 use firm_lab::demo::event::{InstanceLimit, Phase, Status};
+use firm_model::text::{shown, shown_lines, shown_name};
 use firm_model::{Change, Culprit, Finding, Latency, MilliCores, Resource, Verdict};
 
 /// An event as one line, `None` for what only a live view shows.
@@ -17,7 +18,8 @@ pub(crate) fn of(event: &DemoEvent) -> Option<String> {
         DemoEvent::Injected {
             target, intensity, ..
         } => format!(
-            "          injected: CPU contention in `{target}`, intensity {intensity:.2} of a core"
+            "          injected: CPU contention in `{}`, intensity {intensity:.2} of a core",
+            shown_name(target)
         ),
         DemoEvent::InjectionEnded(anomaly) => {
             let achieved = anomaly.achieved.map_or_else(
@@ -26,25 +28,28 @@ pub(crate) fn of(event: &DemoEvent) -> Option<String> {
             );
             format!(
                 "          contention in `{}` ended: intensity asked {:.2}, achieved {achieved}",
-                anomaly.target,
+                shown_name(&anomaly.target),
                 anomaly.asked.get()
             )
         }
         DemoEvent::Finding(finding) => found(finding),
         DemoEvent::Change(change) => changed(change),
         DemoEvent::Recommendation { instance, cpu, .. } => match cpu {
-            Some(cpu) => format!("          recommended: `{instance}` to {cpu}"),
-            None => format!("          recommended: more CPU for `{instance}`"),
+            Some(cpu) => format!("          recommended: `{}` to {cpu}", shown_name(instance)),
+            None => format!(
+                "          recommended: more CPU for `{}`",
+                shown_name(instance)
+            ),
         },
         DemoEvent::TakenBack => "          everything given is taken back".to_owned(),
-        DemoEvent::Note { text } => format!("note: {text}"),
+        DemoEvent::Note { text } => format!("note: {}", shown_lines(text)),
     })
 }
 
 fn started(instances: &[InstanceLimit], rate: f64, only_recommends: Option<&str>) -> String {
     let names: Vec<String> = instances
         .iter()
-        .map(|instance| format!("{} {}", instance.instance, limit(instance.cpu)))
+        .map(|instance| format!("{} {}", shown_name(&instance.instance), limit(instance.cpu)))
         .collect();
     let mut words = format!(
         "{} instances serve ({}), {rate} requests/s",
@@ -52,7 +57,10 @@ fn started(instances: &[InstanceLimit], rate: f64, only_recommends: Option<&str>
         names.join(", ")
     );
     if let Some(why) = only_recommends {
-        words.push_str(&format!("\nonly recommends, changes no limit: {why}"));
+        words.push_str(&format!(
+            "\nonly recommends, changes no limit: {}",
+            shown(why)
+        ));
     }
     words
 }
@@ -73,7 +81,7 @@ fn found(finding: &Finding) -> String {
     let culprits: Vec<String> = finding.culprits.iter().map(culprit).collect();
     format!(
         "          objective of {} violated: {}",
-        finding.request_type,
+        shown(&finding.request_type),
         culprits.join("; also ")
     )
 }
@@ -87,9 +95,9 @@ fn culprit(culprit: &Culprit) -> String {
     };
     format!(
         "`{}` lacks {}: {}; {}, {}",
-        culprit.instance,
+        shown_name(&culprit.instance),
         lacks(culprit.verdict),
-        culprit.why,
+        shown(&culprit.why),
         figure("RI", culprit.ri),
         figure("CI", culprit.ci)
     )
@@ -109,7 +117,7 @@ pub(crate) fn lacks(verdict: Verdict) -> String {
 pub(crate) fn changed(change: &Change) -> String {
     format!(
         "          limit of `{}`: {} to {} ({})",
-        change.applied.instance,
+        shown_name(&change.applied.instance),
         limit(change.applied.from),
         limit(change.applied.to),
         change.by
@@ -132,11 +140,43 @@ fn latency(latency: Option<Latency>) -> String {
 pub(crate) fn status(status: &Status) -> String {
     format!(
         "{}: p50 {}, p99 {}, objective p{} {:.0} ms; {} requests/s",
-        status.request_type,
+        shown(&status.request_type),
         latency(status.p50),
         latency(status.p99),
         status.quantile * 100.0,
         status.bound.as_millis_f64(),
         status.per_second
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firm_model::{InstanceId, Part, Timestamp};
+
+    #[test]
+    fn a_finding_shows_control_characters_and_does_not_obey_them() {
+        let clear = "x\u{1b}[2J\ny";
+        let at = Timestamp::from_nanos(1).unwrap();
+        let words = found(&Finding {
+            id: 1,
+            at,
+            window_start: at,
+            window_end: at,
+            request_type: clear.to_owned(),
+            culprits: vec![Culprit {
+                service: clear.to_owned(),
+                instance: InstanceId::new(clear),
+                part: Part::Server,
+                verdict: Verdict::Unknown,
+                score: 1.0,
+                ri: None,
+                ci: None,
+                why: clear.to_owned(),
+            }],
+            evidence: Vec::new(),
+        });
+        assert_eq!(words.matches(r"x\u{1b}[2J\ny").count(), 3, "{words}");
+        assert!(!words.contains(char::is_control), "{words:?}");
+    }
 }

@@ -314,3 +314,70 @@ fn reader_that_leaves_early_is_no_failure() {
         assert!(!done.stderr.contains("error"), "{form:?}: {}", done.stderr);
     }
 }
+
+#[test]
+fn names_of_others_do_not_reach_the_terminal_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"[{"traceID":"1","spanID":"1","operationName":"\u001b[2J\u001b]0;x\u0007\ny",
+        "startTime":1,"duration":5,"process":{"serviceName":"a\u009b2J"}},{"traceID":"zz","spanID":"1"}]"#;
+    let path = written(dir.path(), "spans\u{1b}[2J.json", text.as_bytes());
+    let bad = written(dir.path(), "bad\u{1b}[2J", b"hello");
+    let is_unfit = |c: char| c.is_control() && c != '\n';
+
+    let table = firm(["analyze", &path, &bad]).exits(0).stdout;
+    assert!(!table.contains(is_unfit), "{table:?}");
+    for part in [
+        r"a\u{9b}2J \u{1b}[2J\u{1b}]0;x\u{7}\ny",
+        r"spans\u{1b}[2J.json: spans refused: bad_trace_id 1",
+        r"bad\u{1b}[2J: byte 0",
+    ] {
+        assert!(table.contains(part), "`{part}` is not in\n{table}");
+    }
+    let lines = firm(["analyze", &path, "--per-trace"]).exits(0);
+    assert!(!lines.stderr.contains(is_unfit), "{:?}", lines.stderr);
+    let missing = format!("{path}.not");
+    for wrong in [&bad, &missing] {
+        let done = firm(["analyze", wrong]).exits(1);
+        assert!(!done.stderr.contains(is_unfit), "{:?}", done.stderr);
+    }
+    let checked = firm(["check", &bad]).exits(64);
+    assert!(!checked.stderr.contains(is_unfit), "{:?}", checked.stderr);
+
+    // Programs get them exactly.
+    let report = json(&[&path]);
+    let request = &report["requests"][0];
+    assert_eq!(request["operation"], "\u{1b}[2J\u{1b}]0;x\u{7}\ny");
+    assert_eq!(report["files"][0]["files"][0]["path"], path);
+}
+
+#[test]
+fn one_wrong_name_among_three_traces_loses_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = |id: u8, name: &str| {
+        format!(
+            r#"{{"traceID":"{id}","spans":[{{"traceID":"{id}","spanID":"1","operationName":"{name}","startTime":1,"duration":5,"processID":"p"}}],"processes":{{"p":{{"serviceName":"a"}}}}}}"#
+        )
+    };
+    let traces = [trace(1, "x"), trace(2, r"x\ud83d"), trace(3, "x")].join(",");
+    let path = written(
+        dir.path(),
+        "three.json",
+        format!(r#"{{"data":[{traces}]}}"#).as_bytes(),
+    );
+    let report = json(&[&path]);
+    assert_eq!(report["spans"], 3);
+    let file = &report["files"][0]["files"][0];
+    assert_eq!(file["damage"], Value::Null);
+    assert_eq!(file["decoded"]["notes"]["name_not_utf8"], 1);
+}
+
+#[test]
+fn a_number_of_threads_that_no_machine_has_is_wrong_usage() {
+    for threads in ["0", "1025", "100000", "18446744073709551615"] {
+        firm(["analyze", &data(HOTROD), "--threads", threads])
+            .exits(64)
+            .says(&["--threads", "expected a number from 1 to 1024"]);
+    }
+    let report = json(&[&data(HOTROD), "--threads", "1024"]);
+    assert_eq!(report["spans"], 158);
+}

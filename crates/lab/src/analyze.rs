@@ -10,6 +10,7 @@ mod text;
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
+use std::thread;
 
 use firm_extractor::baseline::Baseline;
 use firm_extractor::features::features;
@@ -42,7 +43,11 @@ pub fn analyze(
     analyze_in(NonZeroUsize::MIN, spans, baseline, rule, names)
 }
 
-/// [`analyze`] in as many threads; the report is the same to the last digit.
+/// Most threads that [`analyze_in`] starts.
+pub const MAX_THREADS: usize = 1024;
+
+/// [`analyze`] in as many threads, at most [`MAX_THREADS`]; the report is the same to the last
+/// digit. The work of a thread that cannot be started is done in the calling one.
 #[must_use]
 pub fn analyze_in(
     threads: NonZeroUsize,
@@ -72,28 +77,42 @@ struct Pass {
 
 impl Pass {
     fn over(spans: &[Span], rule: PathRule, threads: NonZeroUsize) -> Self {
-        let mut pass = if threads == NonZeroUsize::MIN {
+        let threads = threads.get().min(MAX_THREADS);
+        let mut pass = if threads == 1 {
             Self::over_shard(spans, rule)
         } else {
-            let shards = shards(spans, threads);
-            std::thread::scope(|scope| {
-                let passes: Vec<_> = shards
-                    .iter()
-                    .map(|shard| scope.spawn(|| Self::over_shard(shard, rule)))
-                    .collect();
-                // A thread that panicked is a defect: it goes on here, nothing is swallowed.
-                let ended = passes.into_iter().map(|pass| match pass.join() {
-                    Ok(pass) => pass,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                });
-                ended.fold(Self::default(), Self::merged)
-            })
+            Self::over_shards(&shards(spans, threads), rule, thread::Builder::new)
         };
         // In a fixed order, because sums of floating-point numbers depend on it.
         for observations in pass.requests.values_mut() {
             observations.sort_unstable_by_key(|o| (o.start, o.trace_id, o.root));
         }
         pass
+    }
+
+    fn over_shards(
+        shards: &[Vec<Span>],
+        rule: PathRule,
+        builder: impl Fn() -> thread::Builder,
+    ) -> Self {
+        thread::scope(|scope| {
+            let passes: Vec<_> = shards
+                .iter()
+                .map(|shard| {
+                    let work = || Self::over_shard(shard, rule);
+                    (shard, builder().spawn_scoped(scope, work).ok())
+                })
+                .collect();
+            let ended = passes.into_iter().map(|(shard, pass)| match pass {
+                Some(pass) => match pass.join() {
+                    Ok(pass) => pass,
+                    // A defect: it goes on here, nothing is swallowed.
+                    Err(panic) => std::panic::resume_unwind(panic),
+                },
+                None => Self::over_shard(shard, rule),
+            });
+            ended.fold(Self::default(), Self::merged)
+        })
     }
 
     fn over_shard(spans: &[Span], rule: PathRule) -> Self {
@@ -231,13 +250,13 @@ impl Pass {
 }
 
 /// Spans divided by trace.
-fn shards(spans: &[Span], threads: NonZeroUsize) -> Vec<Vec<Span>> {
-    let mut shards = vec![Vec::new(); threads.get()];
+fn shards(spans: &[Span], number: usize) -> Vec<Vec<Span>> {
+    let mut shards = vec![Vec::new(); number];
     for span in spans {
         let id = u128::from_ne_bytes(*span.trace_id.as_bytes());
         // Some senders leave one half of the id 0 or count up in one byte, so all are mixed.
         let mixed = (id ^ (id >> 64)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let shard = usize::try_from(mixed % threads.get() as u128).unwrap_or(0);
+        let shard = usize::try_from(mixed % number as u128).unwrap_or(0);
         shards[shard].push(*span);
     }
     shards

@@ -20,6 +20,7 @@ use std::path::Path;
 use firm_extractor::baseline::Baseline;
 use firm_extractor::localise::{Classifier, localise};
 use firm_extractor::observation::{Observation, Observer};
+use firm_model::text::shown;
 use firm_model::{ExecutionGraph, InstanceKey, Interner, PathRule, RequestType};
 use serde::Serialize;
 
@@ -258,8 +259,8 @@ impl fmt::Display for LocaliseReport {
             "{:<16} {:>6}   {:<22}   plain calculation",
             "", "", "firm"
         )?;
-        let rows = self.by_kind.iter().map(|(kind, row)| (kind.as_str(), row));
-        for (kind, row) in rows.chain([("all", &self.all)]) {
+        let rows = self.by_kind.iter().map(|(kind, row)| (shown(kind), row));
+        for (kind, row) in rows.chain([("all".into(), &self.all)]) {
             write!(f, "{kind:<16} {:>6}", row.faults)?;
             for accuracy in [row.firm, row.plain] {
                 let of = |hits: usize| format!("{hits}/{}", row.faults);

@@ -156,3 +156,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_thread_that_cannot_be_started_leaves_its_work_to_the_caller() {
+    let names = Interner::new();
+    let spans = read(FAULT, &names);
+    // No machine has room for such a stack.
+    let builder = || thread::Builder::new().stack_size(1 << 62);
+    assert!(builder().spawn(|| ()).is_err());
+    let pass = Pass::over_shards(&shards(&spans, 4), PathRule::Firm, builder);
+    assert_eq!((pass.spans, pass.used), (spans.len() as u64, 40));
+}
+
+#[test]
+fn more_threads_than_any_machine_has_are_not_started() {
+    let names = Interner::new();
+    let spans = read(FAULT, &names);
+    let known = analyze(&spans, None, PathRule::Firm, &names);
+    let report = analyze_in(NonZeroUsize::MAX, &spans, None, PathRule::Firm, &names);
+    assert_eq!(report.to_string(), known.to_string());
+}
+
+#[test]
+fn names_from_traces_reach_a_terminal_escaped_and_programs_as_they_are() {
+    let text = r#"[{"traceID":"1","spanID":"1","operationName":"\u001b[2Jx\ny","startTime":1,
+        "duration":5,"process":{"serviceName":"a\u0007","tags":[
+        {"key":"hostname","type":"string","value":"h\u009b2J"}]}}]"#;
+    let (names, mut spans) = (Interner::new(), Vec::new());
+    firm_tracer::decode::jaeger_json::decode(text.as_bytes(), &names, &mut spans).unwrap();
+    let report = analyze(&spans, None, PathRule::Firm, &names);
+    let table = report.to_string();
+    for name in [r"a\u{7}", r"\u{1b}[2Jx\ny", r"h\u{9b}2J"] {
+        assert!(table.contains(name), "{name} is not in\n{table}");
+    }
+    assert!(!table.contains(|c: char| c.is_control() && c != '\n'));
+    assert_eq!(report.requests[0].operation, "\u{1b}[2Jx\ny");
+    assert_eq!(report.requests[0].instances[0].instance, "a\u{7}@h\u{9b}2J");
+}

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use firm_model::text::shown;
+
 use super::report::{AnalyzeReport, InstanceReport, PartReport, RequestReport};
 
 /// Rows of a table before the rest is only counted.
@@ -37,7 +39,7 @@ impl fmt::Display for AnalyzeReport {
         )?;
         for row in self.path_share.iter().take(MOST_ROWS) {
             let (share, time) = (row.share * 100.0, time(row.path_ns as f64));
-            let (service, operation) = (&row.service, &row.operation);
+            let (service, operation) = (shown(&row.service), shown(&row.operation));
             writeln!(
                 f,
                 "{share:>6.1}% {time:>10} {:>8}  {service} {operation}",
@@ -65,8 +67,8 @@ impl fmt::Display for RequestReport {
         write!(
             f,
             "{} {}: {} requests, p50 {}, p99 {}",
-            self.service,
-            self.operation,
+            shown(&self.service),
+            shown(&self.operation),
             self.requests,
             time(self.latency.p50_ns as f64),
             time(self.latency.p99_ns as f64)
@@ -93,9 +95,10 @@ fn rows(f: &mut fmt::Formatter<'_>, instance: &InstanceReport) -> fmt::Result {
     let present = parts
         .iter()
         .filter_map(|(name, part)| Some((name, part.as_ref()?)));
+    let name = shown(&instance.instance);
     for (row, (part, figures)) in present.enumerate() {
         let (mark, label) = match row {
-            0 => (mark, instance.instance.as_str()),
+            0 => (mark, &*name),
             _ => ("", ""),
         };
         write!(f, "{mark:<1} {label:<36} {part:<6} ")?;
