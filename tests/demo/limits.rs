@@ -174,6 +174,31 @@ fn next_run_puts_back_what_a_killed_one_left_and_says_so() {
 }
 
 #[test]
+fn limit_that_another_writer_took_over_is_left_and_is_no_failure() {
+    let _one = alone();
+    let Some(hierarchy) = hierarchy() else { return };
+    let run = changed(&hierarchy);
+    let is_quota = |path: &Path| path.ends_with("cpu.cfs_quota_us") || path.ends_with("cpu.max");
+    let now = limits(&run.group);
+    let changed = run.before.iter().zip(&now).filter(|(was, is)| was != is);
+    let (_, (quota, _)) = changed
+        .into_iter()
+        .find(|(_, (path, _))| is_quota(path))
+        .expect("a quota was changed");
+    fs_err::write(quota, "77000").unwrap();
+    let ended = run.demo.end().exits(0);
+    let held = fs_err::read_to_string(quota).unwrap();
+    assert!(held.starts_with("77000"), "{held}");
+    let report = ended.report();
+    let left = report["limits"]["left"].as_array().unwrap();
+    assert_eq!(left.len(), 1, "{report}");
+    assert_eq!(report["limits"]["different"].as_array().unwrap().len(), 0);
+    assert!(ended.all("taken_back").is_empty());
+    assert!(!ended.all("note").is_empty(), "a person is told");
+    restore(run.state.path(), &[]).exits(0);
+}
+
+#[test]
 fn dry_run_changes_no_limit_at_any_time_and_tells_it_in_plain_lines() {
     let _one = alone();
     let Some(hierarchy) = hierarchy() else { return };
