@@ -139,6 +139,25 @@ fn a_process_id_that_is_not_utf8_still_names_its_process() {
 }
 
 #[test]
+fn a_service_that_is_not_utf8_is_kept() {
+    let name = r#""x\ud83d""#;
+    for (format, text) in [
+        (Format::JaegerJson, jaeger(1, "op", "1", "true")),
+        (
+            Format::OtlpJson,
+            format!(r#"{{"resourceSpans":[{}]}}"#, otlp(1, "op", "\"2\"")),
+        ),
+        (Format::ZipkinJson, zipkin(1, "op", "1")),
+    ] {
+        let (names, mut spans) = (Interner::new(), Vec::new());
+        let text = text.replace(r#""a""#, name);
+        decode(format, text.as_bytes(), &names, &mut spans).unwrap();
+        let service = names.resolve(spans[0].service);
+        assert_eq!(&*service, "x\u{fffd}", "{format}");
+    }
+}
+
+#[test]
 fn a_word_in_the_place_of_many_spans_is_an_error() {
     for (format, text) in [
         (Format::JaegerJson, r#"{"data":[{"spans":oops}]}"#),

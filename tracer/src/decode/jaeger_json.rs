@@ -269,10 +269,8 @@ impl<'a, 'n> Decoder<'a, 'n> {
 
 impl<'a> Processes<'a> {
     fn number(&mut self, id: Scalar<'a>) -> Option<usize> {
-        let id = match id {
-            Scalar::Text(id) => id,
-            Scalar::Repaired(id) => Cow::Owned(id.into()),
-            _ => return None,
+        let Scalar::Text(id) = id.mended() else {
+            return None;
         };
         if let Some(number) = self.numbers.get(&id) {
             return Some(*number);
@@ -356,11 +354,12 @@ fn read_process(scan: &mut Scan<'_>, names: &Interner) -> Result<Origin, ScanErr
     let mut tags = Vec::new();
     scan.object(|scan, key| match &**key {
         b"serviceName" => {
-            service = scan.scalar()?;
+            service = scan.scalar()?.mended();
             Ok(())
         }
         b"tags" => scan.array(|scan| {
-            tags.push(read_tag(scan, |_| true)?);
+            let (key, value) = read_tag(scan, |_| true)?;
+            tags.push((key, value.mended()));
             Ok(())
         }),
         _ => scan.skip(),

@@ -204,7 +204,7 @@ fn attribute<'a>(scan: &mut Scan<'a>) -> Result<(Scalar<'a>, Scalar<'a>), ScanEr
         }
         b"value" => scan.object(|scan, key| match &**key {
             b"stringValue" | b"string_value" => {
-                text = scan.scalar()?;
+                text = scan.scalar()?.mended();
                 Ok(())
             }
             _ => scan.skip(),

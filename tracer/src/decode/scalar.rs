@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use firm_model::{IdError, Interner, SpanId, Symbol, TraceId};
 
+use super::scan::unescape;
 use super::{Note, Reject, Tally, origin};
 
 /// Any JSON value, of which only scalars are kept.
@@ -14,8 +15,8 @@ pub(super) enum Scalar<'a> {
     #[default]
     Absent,
     Text(Cow<'a, str>),
-    /// Text that is not UTF-8 or has a wrong escape, with U+FFFD in the place of what is wrong.
-    Repaired(Box<str>),
+    /// The inside of a string that is not UTF-8 or has a wrong escape, as it stands.
+    Unfit(&'a [u8]),
     Unsigned(u64),
     Signed(i64),
     Float(f64),
@@ -35,15 +36,26 @@ impl<'a> Scalar<'a> {
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Repaired(text) => Some(text),
             _ => None,
+        }
+    }
+
+    /// Makes text of unfit text, with U+FFFD in the place of what is wrong.
+    pub(super) fn mended(self) -> Self {
+        match self {
+            Self::Unfit(raw) => {
+                let text = String::from_utf8_lossy(&unescape(raw)).into_owned();
+                Self::Text(Cow::Owned(text))
+            }
+            other => other,
         }
     }
 
     /// Interns it as the name of a span.
     pub(super) fn name(&self, names: &Interner, notes: &mut Tally<Note>) -> Symbol {
-        if matches!(self, Self::Repaired(_)) {
+        if let Self::Unfit(raw) = self {
             notes.add(Note::NameNotUtf8, 1);
+            return names.intern(&String::from_utf8_lossy(&unescape(raw)));
         }
         names.intern(self.text().unwrap_or_default())
     }
@@ -64,7 +76,7 @@ impl<'a> Scalar<'a> {
             Self::Signed(number) => Ok(Some(*number)),
             Self::Float(number) if number.abs() < EXACT_FLOAT => Ok(Some(rounded(*number))),
             Self::Float(_) | Self::TooLarge => Err(Reject::TimeOutOfRange),
-            Self::Repaired(_) | Self::Word | Self::Bool(_) | Self::Compound => Err(Reject::BadTime),
+            Self::Unfit(_) | Self::Word | Self::Bool(_) | Self::Compound => Err(Reject::BadTime),
         }
     }
 

@@ -5,7 +5,7 @@
 //! decoded with this reader in 0.7 µs (`cargo bench -p firm-tracer --bench decode`).
 //!
 //! Only broken structure is an error: brackets, quotes, commas, an early end. Text and numbers that
-//! JSON does not allow are values of their own ([`Scalar::Repaired`], [`Scalar::TooLarge`],
+//! JSON does not allow are values of their own ([`Scalar::Unfit`], [`Scalar::TooLarge`],
 //! [`Scalar::Word`]), so that they cost one span at most. What is skipped is only held to closed
 //! strings and balanced brackets.
 
@@ -175,16 +175,19 @@ impl<'a> Scan<'a> {
     #[inline]
     pub(super) fn scalar(&mut self) -> Read<Scalar<'a>> {
         match self.peek() {
-            Some(b'"') => Ok(match self.raw_string()? {
-                Cow::Borrowed(raw) => match std::str::from_utf8(raw) {
-                    Ok(text) => Scalar::Text(Cow::Borrowed(text)),
-                    Err(_) => repaired(raw),
-                },
-                Cow::Owned(raw) => match String::from_utf8(raw) {
-                    Ok(text) => Scalar::Text(Cow::Owned(text)),
-                    Err(error) => repaired(error.as_bytes()),
-                },
-            }),
+            Some(b'"') => {
+                let open = self.pos;
+                let text = match self.raw_string()? {
+                    Cow::Borrowed(raw) => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
+                    Cow::Owned(raw) => String::from_utf8(raw).ok().map(Cow::Owned),
+                };
+                Ok(match text {
+                    Some(text) => Scalar::Text(text),
+                    None => {
+                        Scalar::Unfit(self.text.get(open + 1..self.pos - 1).unwrap_or_default())
+                    }
+                })
+            }
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'{' | b'[') => self.skip().map(|()| Scalar::Compound),
             _ => self.literal(),
@@ -193,17 +196,31 @@ impl<'a> Scan<'a> {
 
     fn literal(&mut self) -> Read<Scalar<'a>> {
         let rest = self.text.get(self.pos..).unwrap_or_default();
+        for (word, value) in [
+            (&b"true"[..], Scalar::Bool(true)),
+            (b"false", Scalar::Bool(false)),
+            (b"null", Scalar::Absent),
+        ] {
+            if rest.starts_with(word) && !rest.get(word.len()).is_some_and(in_word) {
+                self.pos += word.len();
+                return Ok(value);
+            }
+        }
+        self.other_word()
+    }
+
+    #[cold]
+    fn other_word(&mut self) -> Read<Scalar<'a>> {
+        let rest = self.text.get(self.pos..).unwrap_or_default();
         let word = word(rest);
-        let value = match word {
-            b"true" => Scalar::Bool(true),
-            b"false" => Scalar::Bool(false),
-            b"null" => Scalar::Absent,
-            _ if word.len() == rest.len() => return self.error("text ends within a value"),
-            b"" => return self.error("expected a value"),
-            _ => Scalar::Word,
-        };
+        if word.len() == rest.len() {
+            return self.error("text ends within a value");
+        }
+        if word.is_empty() {
+            return self.error("expected a value");
+        }
         self.pos += word.len();
-        Ok(value)
+        Ok(Scalar::Word)
     }
 
     /// An error if a bare word comes next, where taking it for a value would lose many spans
@@ -238,27 +255,32 @@ impl<'a> Scan<'a> {
             value = value.wrapping_mul(10).wrapping_add(digit.into());
             length += 1;
         }
-        let whole = !next.is_some_and(in_word);
+        let ends = matches!(next, None | Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r'));
         let plain = length == 1 || (2..=18).contains(&length) && rest.first() != Some(&b'0');
-        if whole && plain {
+        if ends && plain {
             self.pos += length;
             return Ok(Scalar::Unsigned(value));
         }
-        let digits = word(rest);
+        Ok(self.unusual_number())
+    }
+
+    #[inline(never)]
+    fn unusual_number(&mut self) -> Scalar<'a> {
+        let digits = word(self.text.get(self.pos..).unwrap_or_default());
         self.pos += digits.len();
         let Ok(number) = serde_json::from_slice::<serde_json::Number>(digits) else {
             let is_number = serde_json::from_slice::<IgnoredAny>(digits).is_ok();
-            return Ok(if is_number {
+            return if is_number {
                 Scalar::TooLarge
             } else {
                 Scalar::Word
-            });
+            };
         };
         let whole = number.as_u64().map(Scalar::Unsigned);
-        Ok(whole
+        whole
             .or(number.as_i64().map(Scalar::Signed))
             .or(number.as_f64().map(Scalar::Float))
-            .unwrap_or(Scalar::Compound))
+            .unwrap_or(Scalar::Compound)
     }
 
     /// The inside of a string, its escapes resolved.
@@ -357,24 +379,19 @@ impl<'a> Scan<'a> {
 }
 
 #[inline(always)]
-fn in_word(byte: u8) -> bool {
+fn in_word(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_')
 }
 
 /// What comes first of a text and could be a number or a name.
 fn word(text: &[u8]) -> &[u8] {
-    let length = text.iter().take_while(|byte| in_word(**byte)).count();
+    let length = text.iter().take_while(|byte| in_word(byte)).count();
     text.get(..length).unwrap_or_default()
-}
-
-#[cold]
-fn repaired<'a>(raw: &[u8]) -> Scalar<'a> {
-    Scalar::Repaired(String::from_utf8_lossy(raw).into())
 }
 
 /// Resolves escapes; one that means no character becomes [`NO_CHARACTER`].
 #[cold]
-fn unescape(mut raw: &[u8]) -> Vec<u8> {
+pub(super) fn unescape(mut raw: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(raw.len());
     while let Some(at) = memchr::memchr(b'\\', raw) {
         let (plain, escape) = raw.split_at(at);

@@ -93,7 +93,7 @@ fn raw_span<'a>(scan: &mut Scan<'a>) -> Result<Raw<'a>, ScanError> {
                         b"ipv6" => &mut raw.ipv6,
                         _ => return scan.skip(),
                     };
-                    *slot = scan.scalar()?;
+                    *slot = scan.scalar()?.mended();
                     Ok(())
                 });
             }
