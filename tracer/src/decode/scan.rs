@@ -181,17 +181,20 @@ impl<'a> Scan<'a> {
                     Cow::Borrowed(raw) => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
                     Cow::Owned(raw) => String::from_utf8(raw).ok().map(Cow::Owned),
                 };
-                Ok(match text {
-                    Some(text) => Scalar::Text(text),
-                    None => {
-                        Scalar::Unfit(self.text.get(open + 1..self.pos - 1).unwrap_or_default())
-                    }
-                })
+                match text {
+                    Some(text) => Ok(Scalar::Text(text)),
+                    None => Ok(self.unfit(open)),
+                }
             }
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'{' | b'[') => self.skip().map(|()| Scalar::Compound),
             _ => self.literal(),
         }
+    }
+
+    #[cold]
+    fn unfit(&self, open: usize) -> Scalar<'a> {
+        Scalar::Unfit(self.text.get(open + 1..self.pos - 1).unwrap_or_default())
     }
 
     fn literal(&mut self) -> Read<Scalar<'a>> {
@@ -264,7 +267,7 @@ impl<'a> Scan<'a> {
         Ok(self.unusual_number())
     }
 
-    #[inline(never)]
+    #[cold]
     fn unusual_number(&mut self) -> Scalar<'a> {
         let digits = word(self.text.get(self.pos..).unwrap_or_default());
         self.pos += digits.len();
