@@ -1,71 +1,83 @@
 //! Texts of one JSON document after the other.
 
-use firm_model::Span;
+use firm_model::{Interner, Span};
 
 use super::scan::{Scan, ScanError};
 use super::{DecodeError, Decoded, Position, Reject};
 
-/// A decoder that reads one document after the other.
-pub(super) trait Documents<'a> {
-    /// Reads one document.
-    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError>;
-    /// Counts so far.
-    fn decoded(&mut self) -> &mut Decoded;
+/// What a decoder of JSON writes to, and what its format `F` keeps from document to document.
+pub(super) struct Target<'n, F> {
+    pub(super) names: &'n Interner,
     /// Spans so far.
-    fn spans(&mut self) -> &mut Vec<Span>;
+    pub(super) out: &'n mut Vec<Span>,
+    /// Counts so far.
+    pub(super) decoded: Decoded,
+    pub(super) format: F,
 }
 
-/// Reads all documents of a text: one, one a line, or several with white space between.
-///
-/// In a text of one document a line, a line that is not JSON is counted as malformed and reading
-/// goes on with the next. Anywhere else it ends the reading with an error that names the place.
-/// Lines matter only after something was broken: before, a document may have them anywhere. A
-/// byte order mark at the start is no part of the text and of its first line.
-pub(super) fn documents<'a>(
-    text: &'a [u8],
-    mut target: impl Documents<'a>,
-) -> Result<Decoded, DecodeError> {
-    let text = without_mark(text);
-    let mut places = Places {
-        text,
-        counted: 0,
-        lines: 0,
-    };
-    let mut by_line = false;
-    let mut from = 0;
-    loop {
-        let mut scan = Scan::within(text, from..text.len());
-        if scan.peek().is_none() {
-            return Ok(std::mem::take(target.decoded()));
+impl<'n, F> Target<'n, F> {
+    pub(super) fn new(names: &'n Interner, out: &'n mut Vec<Span>, format: F) -> Self {
+        Self {
+            names,
+            out,
+            decoded: Decoded::default(),
+            format,
         }
-        let line = if by_line {
-            own_line(text, scan.place())
-        } else {
-            None
+    }
+
+    /// Reads all documents of a text, each with `document`: one, one a line, or several with
+    /// white space between.
+    ///
+    /// In a text of one document a line, a line that is not JSON is counted as malformed and
+    /// reading goes on with the next. Anywhere else it ends the reading with an error that names
+    /// the place. Lines matter only after something was broken: before, a document may have them
+    /// anywhere. A byte order mark at the start is no part of the text and of its first line.
+    pub(super) fn documents<'a>(
+        mut self,
+        text: &'a [u8],
+        document: impl Fn(&mut Self, &mut Scan<'a>) -> Result<(), ScanError>,
+    ) -> Result<Decoded, DecodeError> {
+        let text = without_mark(text);
+        let mut places = Places {
+            text,
+            counted: 0,
+            lines: 0,
         };
-        from = line.unwrap_or(text.len());
-        scan = Scan::within(text, scan.place()..from);
-        while scan.peek().is_some() {
-            let start = scan.place();
-            let (spans, before) = (target.spans().len(), target.decoded().clone());
-            let Err(error) = target.document(&mut scan) else {
-                continue;
+        let mut by_line = false;
+        let mut from = 0;
+        loop {
+            let mut scan = Scan::within(text, from..text.len());
+            if scan.peek().is_none() {
+                return Ok(self.decoded);
+            }
+            let line = if by_line {
+                own_line(text, scan.place())
+            } else {
+                None
             };
-            if !by_line && own_line(text, start).is_some() {
-                // Again, so that a broken line takes nothing from the next.
-                by_line = true;
-                target.spans().truncate(spans);
-                *target.decoded() = before;
-                from = start;
+            from = line.unwrap_or(text.len());
+            scan = Scan::within(text, scan.place()..from);
+            while scan.peek().is_some() {
+                let start = scan.place();
+                let (spans, before) = (self.out.len(), self.decoded.clone());
+                let Err(error) = document(&mut self, &mut scan) else {
+                    continue;
+                };
+                if !by_line && own_line(text, start).is_some() {
+                    // Again, so that a broken line takes nothing from the next.
+                    by_line = true;
+                    self.out.truncate(spans);
+                    self.decoded = before;
+                    from = start;
+                    break;
+                }
+                let at = places.at(error.at);
+                if line.is_none() {
+                    return Err(DecodeError::new(at, error.what, self.decoded));
+                }
+                self.decoded.reject_at(at, Reject::Malformed);
                 break;
             }
-            let at = places.at(error.at);
-            if line.is_none() {
-                let decoded = std::mem::take(target.decoded());
-                return Err(DecodeError::new(at, error.what, decoded));
-            }
-            target.decoded().reject_at(at, Reject::Malformed);
-            break;
         }
     }
 }

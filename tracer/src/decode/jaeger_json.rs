@@ -13,7 +13,7 @@ use firm_model::instance::IdentityHints;
 use firm_model::{Interner, Span, SpanKind, Timestamp, TraceId};
 use foldhash::HashMap;
 
-use super::documents::{Documents, documents};
+use super::documents::Target;
 use super::origin::{self, Origin, Parents};
 use super::scalar::Scalar;
 use super::scan::{Scan, ScanError};
@@ -28,27 +28,13 @@ const MAX_DEPTH: u32 = 16;
 /// The text is not JSON; spans before that place are kept. In JSON lines a bad line alone is
 /// counted as malformed.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
-    documents(bytes, Decoder::new(names, out, Decoded::default()))
+    Target::new(names, out, Jaeger::default())
+        .documents(bytes, |target, scan| target.value(scan, MAX_DEPTH))
 }
 
-impl<'a> Documents<'a> for Decoder<'a, '_> {
-    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError> {
-        self.value(scan, MAX_DEPTH)
-    }
-
-    fn decoded(&mut self) -> &mut Decoded {
-        &mut self.decoded
-    }
-
-    fn spans(&mut self) -> &mut Vec<Span> {
-        self.out
-    }
-}
-
-struct Decoder<'a, 'n> {
-    names: &'n Interner,
-    out: &'n mut Vec<Span>,
-    decoded: Decoded,
+/// Kept from span to span.
+#[derive(Default)]
+struct Jaeger<'a> {
     /// Spans of a trace mostly come together, so their id is parsed once.
     last_trace: Option<(Cow<'a, str>, TraceId)>,
     /// Room for a span's references, used again and again.
@@ -89,17 +75,7 @@ struct Processes<'a> {
     waiting: Vec<(usize, Option<usize>)>,
 }
 
-impl<'a, 'n> Decoder<'a, 'n> {
-    fn new(names: &'n Interner, out: &'n mut Vec<Span>, decoded: Decoded) -> Self {
-        Self {
-            names,
-            out,
-            decoded,
-            last_trace: None,
-            references: Vec::new(),
-        }
-    }
-
+impl<'a> Target<'_, Jaeger<'a>> {
     /// A trace, a span, an array of such, or an object whose `data` holds them.
     fn value(&mut self, scan: &mut Scan<'a>, depth: u32) -> Result<(), ScanError> {
         if depth == 0 {
@@ -117,7 +93,7 @@ impl<'a, 'n> Decoder<'a, 'n> {
                 scan.no_word()?;
                 scan.array(|scan| {
                     let mut raw = Raw {
-                        references: std::mem::take(&mut self.references),
+                        references: std::mem::take(&mut self.format.references),
                         ..Raw::default()
                     };
                     scan.object(|scan, key| self.member(&mut raw, scan, key))?;
@@ -196,7 +172,7 @@ impl<'a, 'n> Decoder<'a, 'n> {
         }
         self.decoded.take(span, self.out);
         raw.references.clear();
-        self.references = raw.references;
+        self.format.references = raw.references;
     }
 
     fn span(&mut self, raw: &mut Raw<'a>) -> Result<Span, Reject> {
@@ -204,7 +180,7 @@ impl<'a, 'n> Decoder<'a, 'n> {
         let span_id = raw.span_id.span_id()?;
         let mut parents = Parents::default();
         for reference in &raw.references {
-            let same = match (&reference.trace_id, &self.last_trace) {
+            let same = match (&reference.trace_id, &self.format.last_trace) {
                 (Scalar::Absent, _) => true,
                 (Scalar::Text(text), Some((own, _))) if text == own => true,
                 (other, _) => other.trace_id() == Ok(trace_id),
@@ -236,14 +212,14 @@ impl<'a, 'n> Decoder<'a, 'n> {
     }
 
     fn trace_id(&mut self, raw: &mut Scalar<'a>) -> Result<TraceId, Reject> {
-        if let (Scalar::Text(text), Some((last, id))) = (&*raw, &self.last_trace)
+        if let (Scalar::Text(text), Some((last, id))) = (&*raw, &self.format.last_trace)
             && text == last
         {
             return Ok(*id);
         }
         let id = raw.trace_id()?;
         if let Scalar::Text(text) = std::mem::take(raw) {
-            self.last_trace = Some((text, id));
+            self.format.last_trace = Some((text, id));
         }
         Ok(id)
     }

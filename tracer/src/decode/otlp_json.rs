@@ -7,7 +7,7 @@
 use firm_model::instance::IdentityHints;
 use firm_model::{Interner, ParentRelation, Span, SpanId, SpanKind, TraceId};
 
-use super::documents::{Documents, documents};
+use super::documents::Target;
 use super::origin::{self, Origin};
 use super::otlp_proto::times;
 use super::scalar::Scalar;
@@ -23,35 +23,11 @@ const MAX_DEPTH: u32 = 4;
 /// The text is not JSON; spans before that place are kept. In JSON lines a bad line alone is
 /// counted as malformed.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
-    documents(
-        bytes,
-        Target {
-            names,
-            out,
-            decoded: Decoded::default(),
-        },
-    )
+    Target::new(names, out, Otlp).documents(bytes, |target, scan| target.value(scan, MAX_DEPTH))
 }
 
-struct Target<'n> {
-    names: &'n Interner,
-    out: &'n mut Vec<Span>,
-    decoded: Decoded,
-}
-
-impl<'a> Documents<'a> for Target<'_> {
-    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError> {
-        self.value(scan, MAX_DEPTH)
-    }
-
-    fn decoded(&mut self) -> &mut Decoded {
-        &mut self.decoded
-    }
-
-    fn spans(&mut self) -> &mut Vec<Span> {
-        self.out
-    }
-}
+/// Keeps nothing between documents.
+struct Otlp;
 
 /// A span as it stands in the text.
 #[derive(Default)]
@@ -66,7 +42,7 @@ struct Raw<'a> {
     status: Scalar<'a>,
 }
 
-impl Target<'_> {
+impl Target<'_, Otlp> {
     fn value(&mut self, scan: &mut Scan<'_>, depth: u32) -> Result<(), ScanError> {
         if depth == 0 {
             return scan.error("nested too deeply");

@@ -8,7 +8,7 @@
 use firm_model::instance::IdentityHints;
 use firm_model::{Interner, ParentRelation, Span};
 
-use super::documents::{Documents, documents};
+use super::documents::Target;
 use super::jaeger_json::interval;
 use super::origin::{self, Origin};
 use super::scalar::Scalar;
@@ -24,35 +24,11 @@ const MAX_DEPTH: u32 = 4;
 /// The text is not JSON; spans before that place are kept. In JSON lines a bad line alone is
 /// counted as malformed.
 pub fn decode(bytes: &[u8], names: &Interner, out: &mut Vec<Span>) -> Result<Decoded, DecodeError> {
-    documents(
-        bytes,
-        Target {
-            names,
-            out,
-            decoded: Decoded::default(),
-        },
-    )
+    Target::new(names, out, Zipkin).documents(bytes, |target, scan| target.value(scan, MAX_DEPTH))
 }
 
-struct Target<'n> {
-    names: &'n Interner,
-    out: &'n mut Vec<Span>,
-    decoded: Decoded,
-}
-
-impl<'a> Documents<'a> for Target<'_> {
-    fn document(&mut self, scan: &mut Scan<'a>) -> Result<(), ScanError> {
-        self.value(scan, MAX_DEPTH)
-    }
-
-    fn decoded(&mut self) -> &mut Decoded {
-        &mut self.decoded
-    }
-
-    fn spans(&mut self) -> &mut Vec<Span> {
-        self.out
-    }
-}
+/// Keeps nothing between documents.
+struct Zipkin;
 
 /// A span as it stands in the text.
 #[derive(Default)]
@@ -129,7 +105,7 @@ fn raw_span<'a>(scan: &mut Scan<'a>) -> Result<Raw<'a>, ScanError> {
     Ok(raw)
 }
 
-impl Target<'_> {
+impl Target<'_, Zipkin> {
     fn value(&mut self, scan: &mut Scan<'_>, depth: u32) -> Result<(), ScanError> {
         if depth == 0 {
             return scan.error("nested too deeply");

@@ -9,9 +9,9 @@ use std::io::{self, Read};
 
 use firm_model::{Interner, Span};
 
-use super::{Decoder, MAX_DEPTH};
+use super::{Jaeger, MAX_DEPTH};
 use crate::decode::Decoded;
-use crate::decode::documents::without_mark;
+use crate::decode::documents::{Target, without_mark};
 use crate::decode::scan::Scan;
 
 /// Bytes of the window; it grows when a trace is longer.
@@ -102,11 +102,14 @@ fn traces(
     out: &mut Vec<Span>,
 ) -> (usize, Then) {
     let mut scan = Scan::within(text, 0..text.len());
-    let mut decoder = Decoder::new(names, out, std::mem::take(decoded));
+    let mut target = Target {
+        decoded: std::mem::take(decoded),
+        ..Target::new(names, out, Jaeger::default())
+    };
     let then = loop {
-        let (start, spans) = (scan.place(), decoder.out.len());
-        let before = decoder.decoded.clone();
-        let next = match decoder.value(&mut scan, TRACE_DEPTH) {
+        let (start, spans) = (scan.place(), target.out.len());
+        let before = target.decoded.clone();
+        let next = match target.value(&mut scan, TRACE_DEPTH) {
             Ok(()) => scan.peek(),
             Err(_) => None,
         };
@@ -118,13 +121,13 @@ fn traces(
             }
             _ => {
                 scan = Scan::within(text, start..text.len());
-                decoder.out.truncate(spans);
-                decoder.decoded = before;
+                target.out.truncate(spans);
+                target.decoded = before;
                 break Then::More;
             }
         }
     };
-    *decoded = decoder.decoded;
+    *decoded = target.decoded;
     (scan.place(), then)
 }
 
@@ -146,9 +149,12 @@ fn tail(
     // The members that are left make an object of their own.
     *text.get_mut(comma)? = b'{';
     let mut scan = Scan::within(text, comma..text.len());
-    let mut decoder = Decoder::new(names, out, std::mem::take(decoded));
-    decoder.value(&mut scan, MAX_DEPTH).ok()?;
-    *decoded = decoder.decoded;
+    let mut target = Target {
+        decoded: std::mem::take(decoded),
+        ..Target::new(names, out, Jaeger::default())
+    };
+    target.value(&mut scan, MAX_DEPTH).ok()?;
+    *decoded = target.decoded;
     scan.peek().is_none().then_some(())
 }
 
