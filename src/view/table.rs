@@ -37,10 +37,8 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
         )
     });
     row("injected at", &|run| {
-        run.times.injected.map_or_else(
-            || "-".to_owned(),
-            |at| format!("{at} (below: from here on)"),
-        )
+        let at = run.times.injected.map(time_of_day);
+        at.map_or_else(|| "-".to_owned(), |at| format!("{at}; below: from then on"))
     });
     let since = |run: &RunReport, to: Option<Timestamp>| since_injection(run, to);
     row("objective violated at", &|run| {
@@ -100,6 +98,12 @@ pub(crate) fn outcome(first: &RunReport, second: Option<&RunReport>) -> String {
         ));
     }
     text
+}
+
+/// A time for people, in UTC to the millisecond.
+fn time_of_day(at: Timestamp) -> String {
+    let millis = at.as_nanos() / 1_000_000;
+    jiff::Timestamp::from_millisecond(millis).map_or_else(|_| at.to_string(), |at| at.to_string())
 }
 
 /// Seconds since the injection.
