@@ -1,5 +1,6 @@
 //! What this machine lets us do, with the reason where it does not.
 
+use firm_model::text::chain;
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::mounts::{CgroupVersion, Mounts};
@@ -60,16 +61,6 @@ pub fn can_write_cpu(mounts: &Mounts) -> Result<CgroupVersion, Unsupported> {
         Ok(()) => Ok(layout.version),
         Err(error) => Err(Unsupported::new(chain(&error))),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -40,6 +40,18 @@ fn escape(text: &str, is_unfit: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(fit)
 }
 
+/// An error and its causes on one line, outermost first.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use firm_host::restore::Outcome as FileOutcome;
 use firm_host::{ActuatorError, CpuActuator, InstanceGroup, LimitError, Restored, sched};
+use firm_model::text::chain;
 use firm_model::{
     Actuator as _, Anomaly, Applied, Change, Clock, Culprit, Event, ExecutionGraph, Finding,
     GraphStore as _, InstanceId, Latency, MilliCores, Monotonic, Resource, Timestamp, Verdict,
@@ -450,15 +451,4 @@ fn is_foreign(error: &ActuatorError) -> bool {
             ..
         }
     )
-}
-
-/// An error and its causes on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -12,6 +12,7 @@ use firm_host::{LimitWriter, StateDir};
 use firm_injector::Planned;
 use firm_injector::inject::{Injection, Injector, InjectorConfig, Meter, process_cpu_time};
 use firm_model::clock::SystemClock;
+use firm_model::text::chain;
 use firm_model::{Anomaly, AnomalyKind, Clock, InstanceId, Intensity, Monotonic, Timestamp};
 use firm_store::EventLog;
 use firm_testbed::fleet::{Fleet, PlaceError};
@@ -20,7 +21,7 @@ use firm_tracer::live::LiveCounts;
 use firm_tracer::receive::ReceiverCounts;
 use parking_lot::Mutex;
 
-use super::control::{Command, Message, Outcome, chain};
+use super::control::{Command, Message, Outcome};
 use super::event::{DemoEvent, InstanceLimit, Phase};
 use super::plan::Plan;
 use super::recorder::Recorder;
@@ -305,14 +306,7 @@ impl Run<'_> {
                 .and_then(|group| group.cpu().quota().ok().flatten())
                 .and_then(|quota| quota.limit()),
         };
-        let only_recommends = match (self.groups, mode) {
-            (Groups::Unsupported(why), _) => Some(why.clone()),
-            (_, Mode::Observe) => Some("asked to change nothing".to_owned()),
-            _ if !self.setup.settings.mitigator.enforce => {
-                Some("`mitigator.enforce` is false".to_owned())
-            }
-            _ => None,
-        };
+        let only_recommends = self.groups.why_not_enforced(self.setup, mode);
         (self.tell)(DemoEvent::Started {
             instances: self.fleet.instances().iter().map(limit).collect(),
             rate: self.setup.topology.rate,
@@ -416,9 +410,7 @@ impl Run<'_> {
         let culprit = named.map(|(culprit, _)| culprit.instance.clone());
         RunReport {
             seed: self.plan.seed,
-            enforced: mode == Mode::Enforce
-                && self.setup.settings.mitigator.enforce
-                && matches!(self.groups, Groups::Made { .. }),
+            enforced: self.groups.why_not_enforced(self.setup, mode).is_none(),
             mitigated: action.is_some(),
             interrupted: self.interrupt.load(Ordering::Relaxed),
             target: self.plan.target.clone(),

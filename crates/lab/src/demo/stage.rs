@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 
 use super::report::LimitCheck;
-use super::setup::DemoError;
+use super::setup::{DemoError, Mode, Setup};
 
 /// First part of the name of a run's cgroup.
 pub(crate) const PREFIX: &str = "firm";
@@ -66,6 +66,18 @@ impl Groups {
         match self {
             Self::Made { of, .. } => of.values().flat_map(InstanceGroup::limit_files).collect(),
             Self::Unsupported(_) => Vec::new(),
+        }
+    }
+
+    /// Why limits are not changed in a run, `None` if they are.
+    pub(super) fn why_not_enforced(&self, setup: &Setup, mode: Mode) -> Option<String> {
+        match (self, mode) {
+            (Self::Unsupported(why), _) => Some(why.clone()),
+            (_, Mode::Observe) => Some("asked to change nothing".to_owned()),
+            _ if !setup.settings.mitigator.enforce => {
+                Some("`mitigator.enforce` is false".to_owned())
+            }
+            _ => None,
         }
     }
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 use firm_host::{CpuActuator, LimitWriter};
 use firm_mitigator::RulePolicy;
 use firm_model::clock::SystemClock;
+use firm_model::text::chain;
 use firm_model::{Clock, InstanceId};
 use firm_store::{EventLog, MemoryBounds, MemoryStore};
 use firm_testbed::fleet::{Fleet, FleetConfig, PlaceError};
 
-use super::control::{Control, Message, Outcome, Source, chain};
+use super::control::{Control, Message, Outcome, Source};
 use super::event::DemoEvent;
 use super::plan::Plan;
 use super::setup::{DemoError, Mode, Setup};
@@ -101,9 +102,7 @@ pub(super) fn start_control(
             group,
         });
     }
-    let enforce = mode == Mode::Enforce
-        && setup.settings.mitigator.enforce
-        && matches!(groups, Groups::Made { .. });
+    let enforce = groups.why_not_enforced(setup, mode).is_none();
     let mut controller = Controller::new(
         setup.settings.clone(),
         Arc::clone(&intake.names),
